@@ -16,7 +16,7 @@ import time
 
 import weft
 from weft import nn
-from weft.capture import runtime_sizes as policy
+from weft.capture import usage as policy
 from weft.nn import functional as F
 
 parser = argparse.ArgumentParser()

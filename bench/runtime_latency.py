@@ -122,7 +122,7 @@ def disk():
 def main():
     threads = int(sys.argv[1]) if len(sys.argv) > 1 else None
     runtime = CpuRuntime(llvm.compiler(), llvm.session(), thread_count=threads)
-    library = runtime.load(llvm.compiler().compile(KERNELS), ["regions", "tiny"])
+    library = runtime.link(llvm.compiler().compile(KERNELS), ["regions", "tiny"])
     regions(runtime, library)
     plans(runtime, library)
     allocations(runtime)

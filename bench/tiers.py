@@ -25,6 +25,7 @@ import numpy as np  # noqa: E402
 import weft  # noqa: E402
 from weft import nn, optim  # noqa: E402
 from weft.driver import counters, pipeline  # noqa: E402
+from weft.driver.context import host_context  # noqa: E402
 from weft.driver.kernels import key_of, symbol  # noqa: E402
 from weft.driver.report.profile import time_kernel  # noqa: E402
 from weft.nn import functional  # noqa: E402
@@ -64,7 +65,8 @@ rows = {}
 for number, nest in enumerate({b.nest.name: b.nest for b in recording.built}.values()):
     both = []
     for tier in (pipeline.QUICK, pipeline.FULL):
-        tries = [pipeline.build(nest, symbol(key_of(nest)), tier) for _ in range(3)]
+        name = symbol(key_of(nest, host_context()))
+        tries = [pipeline.build(nest, name, host_context(), tier) for _ in range(3)]
         built = min(tries, key=lambda b: b.effort.python + b.effort.llvm)
         timing = time_kernel(built)
         both.append((built.effort, timing.seconds * 1e6 if timing else float("nan")))

@@ -21,7 +21,7 @@ ELSEWHERE = {
     ("locks.py", "register_at_fork"): "the one place",
     ("imports.py", "register_at_fork"): "forks wait for imports",
     ("background.py", "allocate_lock"): "opened in the child by `_begin_anew`",
-    ("driver/tiers.py", "Event"): "made anew in the child by `_start_anew`",
+    ("driver/plans/tiers.py", "Event"): "made anew in the child by `_start_anew`",
     ("tuning/process.py", "Event"): "of one call in one thread",
     ("tuning/process.py", "Timer"): "of one call in one thread",
 }

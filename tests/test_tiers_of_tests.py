@@ -43,7 +43,7 @@ def test_a_tenth_of_the_rows_of_each_function(rows, share):
 
 
 def test_a_share_of_each_module_in_some_folders():
-    rooms = {"passes": 2, "frontend/kernel": 5, "frontend": 20}
+    rooms = {"passes": 2, "lang/reader": 5, "lang/builder": 20}
     items = [Item(f"tests/{room}/test_{m}.py::test_{k}")
              for room in rooms for m in "ab" for k in range(20)]
     names = kept(items, "0")

@@ -18,8 +18,11 @@ TIERS = ("fast", "full")
 SHARE = 10  # one row of a grid in so many
 # Folders of which one test of each module in so many runs.
 SAMPLED = {
-    **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tune"), 10),
-    **dict.fromkeys(("robustness", "runtimes", "frontend/kernel", "frontend/compute"), 4),
+    **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tuning"), 10),
+    **dict.fromkeys(("robustness", "runtimes", "runtimes/lockstep", "passes/spmd"), 4),
+    **dict.fromkeys((f"lang/{room}" for room in (
+        "core", "source", "values", "library", "device", "reader", "launch", "launch_fusion",
+        "compute")), 4),
 }
 
 

@@ -58,7 +58,7 @@ with importing:
     from weft.lang.critical import critical
     from weft.lang.device import gpu
     from weft.lang.launch.decorators import kernel
-    from weft.lang.launch.launch import func
+    from weft.lang.launch.device_function import func
     from weft.lang.launch.options import cdiv
     from weft.lang.launch.sanitize import interpret, sanitize
     from weft.lang.launch.streams import event, stream
@@ -217,7 +217,8 @@ __all__ += functions_types.__all__
 __all__ += random.__all__
 __all__ += ranges.__all__
 
-sys.modules["weft.gpu"] = gpu  # so that `from weft.gpu import threadIdx` works
+# So that `from weft.gpu import threadIdx` and `from weft.autograd import Function` work.
+sys.modules["weft.gpu"], sys.modules["weft.autograd"] = gpu, autograd
 
 
 _einops.install()

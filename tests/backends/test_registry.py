@@ -20,7 +20,7 @@ def _fresh():
 
 
 def fake(family="toy", probe=lambda: "", count=lambda: 2):
-    return Backend(family, ("a", "b"), probe, count, None, None, None)
+    return Backend(family, ("a", "b"), probe, count, None, None, None, None)
 
 
 @pytest.mark.parametrize(("text", "name"), [
@@ -42,7 +42,7 @@ def test_parse_refuses(text):
 def test_the_host_is_there():
     found, name = registry.lookup("cpu")
     assert (found.family, name.pair) == ("cpu", "llvm")
-    assert found.target(0).cores >= 1
+    assert found.target(0, "llvm").cores >= 1
     assert registry.available()[0] == Found("cpu", "", ("cpu",))
 
 

@@ -128,8 +128,8 @@ def test_kernels_are_compared_with_the_interpreter(monkeypatch):
 def test_the_environment_turns_it_on(tmp_path):
     program = """
 import sys, weft
-import weft.driver.realize
-realize = sys.modules["weft.driver.realize"]
+import weft.driver.plans.realize
+realize = sys.modules["weft.driver.plans.realize"]
 assert realize._kind() is realize.Checked
 print((weft.tensor([1.0, 2.0]) + 1).tolist())
 """

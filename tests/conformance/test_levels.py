@@ -7,7 +7,7 @@ from values import assert_same, calm, random
 import graphs
 from graphs import el
 from weft.driver import counters
-from weft.driver import device as host
+from weft.driver.context import host_context
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.interpret import interpret
@@ -40,11 +40,12 @@ def interpreted(nodes, level):
         if level == "nest":
             interpret.run(kernel, operands)
             continue
-        kernel = choose(kernel, host.target(), 2)
+        kernel = choose(kernel, host_context().target, 2)
         if level == "scheduled":
             interpret.run(kernel, operands)
         else:
-            interpret.run_linear(linearize(vectorize(legalize(kernel, host.target()))), operands)
+            flat = vectorize(legalize(kernel, host_context().target))
+            interpret.run_linear(linearize(flat), operands)
     return [arrays[n] for n in nodes]
 
 

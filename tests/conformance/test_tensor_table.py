@@ -8,7 +8,7 @@ import pytest
 from values import assert_same, special
 
 import weft
-from frontend.test_against_torch import (
+from tensors.ops.test_against_torch import (
     ACTIVATIONS,
     BINARY,
     CONVOLUTIONS,

@@ -11,8 +11,9 @@ import pytest
 import weft
 from weft import background
 from weft.compilers import llvm
-from weft.driver import counters, kernels
+from weft.driver import counters
 from weft.driver.background_compile import BackgroundCompile, Once
+from weft.driver.context import host_context
 from weft.errors import CompileError
 from weft.runtimes.cpu.runtime import CpuRuntime
 
@@ -95,7 +96,7 @@ def test_kernels_compiled_aside_are_those_compiled_here(monkeypatch):
 
     x = weft.rand(211).realize()  # the pool is there, too
     monkeypatch.setattr(llvm.LLVMCompiler, "compile", watched)
-    monkeypatch.setattr(type(kernels.device.runtime()), "thread_count", 2)
+    monkeypatch.setattr(type(host_context().native), "thread_count", 2)
     before = counters.counters().get("kernels compiled", 0)
     out = (x.sort(0).values.cumsum(0).softmax(-1) * x.exp().sum()).numpy()
     assert counters.counters()["kernels compiled"] - before == len(used) > 2
@@ -116,7 +117,7 @@ def test_a_kernel_that_does_not_compile_fails_as_ever(monkeypatch):
         raise CompileError("LLVM", found="a broken compiler")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(kernels.device.runtime()), "thread_count", 2)
+        patch.setattr(type(host_context().native), "thread_count", 2)
         patch.setattr(llvm.LLVMCompiler, "compile", broken)
         with pytest.raises(CompileError, match="broken compiler"):
             (weft.rand(223).sort(0).values.cumsum(0).exp().sum() + 3).item()
@@ -131,7 +132,7 @@ def test_without_more_threads_everything_is_compiled_here(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(kernels.device.runtime()), "thread_count", 2)
+        patch.setattr(type(host_context().native), "thread_count", 2)
         patch.setattr(_thread, "start_new_thread", refused)
         assert (weft.ones(229).cumsum(0).sort(0).values.sum() + 1).item() == 229 * 115 + 1
         runtime = CpuRuntime(llvm.compiler(), llvm.session(), None)

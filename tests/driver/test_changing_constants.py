@@ -40,7 +40,7 @@ def test_other_constants_stay_constants(monkeypatch):
         seen.append(sorted(n.attr for n in chosen or ()))
         return read(nodes, chosen)
 
-    monkeypatch.setattr(sys.modules["weft.driver.realize"], "as_data", noted)
+    monkeypatch.setattr(sys.modules["weft.driver.plans.realize"], "as_data", noted)
     for rate in (0.125, 0.25, 0.375):
         ((weft.tensor(X) * rate + 7.5) / 3.5).numpy()
     assert seen == [[0.25], [0.375]]

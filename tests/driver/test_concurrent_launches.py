@@ -8,7 +8,8 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.driver import counters, device, kernels
+from weft.driver import counters, kernels
+from weft.driver.context import host_context
 from weft.driver.plans import host_program, plan, plan_cache
 from weft.driver.report import explain
 from weft.ir.interpret.interpret_plan import run_plan
@@ -18,16 +19,16 @@ from weft.kernelize.memory import concurrency
 from weft.kernelize.memory.concurrency import Group
 
 pytestmark = [pytest.mark.grid, pytest.mark.skipif(
-    device.runtime().threads.threads < 2, reason="one thread has nothing to run beside it"
+    host_context().native.threads.threads < 2, reason="one thread has nothing to run beside it"
 )]
 
 
 @pytest.fixture
 def eager(monkeypatch):
     """Have groups made wherever they can be, and threads woken for them."""
-    costs = device.target().costs.replace(handover_ns=0, group_gain_ns=1)
-    target = device.target().replace(costs=costs)
-    monkeypatch.setattr(device, "target", lambda: target)
+    costs = host_context().target.costs.replace(handover_ns=0, group_gain_ns=1)
+    target = host_context().target.replace(costs=costs)
+    monkeypatch.setattr(host_context(), "_target", target)
     monkeypatch.setattr(concurrency, "LEAST_SHARE", 10**9)
     monkeypatch.setattr(plan, "_WAKE_NANOSECONDS", 0)
 
@@ -107,7 +108,7 @@ def test_any_order_of_a_group_gives_the_same_bits(function, shapes, rng, eager):
     native, plan = computed(function, inputs)
     host = plan.spec.host
     assert groups_of(plan)
-    nests = {kernels.key_of(step.kernel): step.kernel for step in plan.steps}
+    nests = {kernels.key_of(step.kernel, host_context()): step.kernel for step in plan.steps}
     blocks = {t.numpy().nbytes: t.numpy().reshape(-1).view(np.uint8) for t in inputs}
     shuffle = random.Random(5)
     results = []

@@ -5,6 +5,7 @@ import pytest
 import graphs
 from graphs import el, leaf
 from weft.driver import pipeline
+from weft.driver.context import host_context
 from weft.ir import infer
 from weft.ir.op import Op
 from weft.kernelize.build import kernelize
@@ -37,7 +38,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_passes_over_a_kernel_are_few(name):
     for step in kernelize(CASES[name]()):
-        effort = pipeline.build(step.kernel, "kernel").effort
+        effort = pipeline.build(step.kernel, "kernel", host_context()).effort
         assert step.lowering.passes >= 1
         assert effort.passes >= 4
         assert step.lowering.passes + effort.passes <= MOST_PASSES
@@ -52,5 +53,6 @@ def test_passes_do_not_grow_with_the_kernel():
         for _ in range(100):
             y = el(Op.ADD, el(Op.MUL, y, x), x)
         (step,) = kernelize([y])[:1]
-        counts.add(step.lowering.passes + pipeline.build(step.kernel, "kernel").effort.passes)
+        built = pipeline.build(step.kernel, "kernel", host_context())
+        counts.add(step.lowering.passes + built.effort.passes)
     assert len(counts) == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.driver import device
+from weft.driver.context import host_context
 from weft.driver.report import peak_kernels, profile
 from weft.ir import expr as ex
 from weft.ir.dtype import uint32
@@ -52,4 +52,4 @@ def test_products_in_tile_registers():
     assert np.all(out == 3 * 32)
     assert work == 2 * 3 * 4 * 2 * 16 * 16 * 32
     rate = profile.tile_rate()
-    assert (rate > 0) == device.target().supports(Op.MATRIX2, uint32)
+    assert (rate > 0) == host_context().target.supports(Op.MATRIX2, uint32)

@@ -11,7 +11,7 @@ import graphs
 import oracle
 from graphs import el, full, hosted
 from weft import driver
-from weft.driver import counters, kernels
+from weft.driver import context, counters, kernels
 from weft.driver.graph_key import Structure
 from weft.driver.plans import plan_cache
 from weft.errors import AllocationError, BoundsError, VariableError
@@ -152,7 +152,7 @@ def test_second_process_compiles_nothing(cache_dir):
 def test_poisoned_plan_entry_is_a_miss(monkeypatch):
     x = hosted(np.ones(3, np.float32))
     y = el(Op.COS, el(Op.SIN, x))
-    monkeypatch.setattr(plan_cache.device.disk(), "get", lambda kind, key: b"[1, nonsense")
+    monkeypatch.setattr(plan_cache.disk(), "get", lambda kind, key: b"[1, nonsense")
     plan_cache.forget()
     kernels.forget()
     before = counters.counters().get("kernels compiled", 0)
@@ -301,7 +301,7 @@ def test_child_of_a_compiling_process_computes(rng):
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with driver.device.lock:
+        with context.lock:
             held.set()
             done.wait(30)
 

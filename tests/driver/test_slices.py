@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from graphs import leaf
-from weft.driver.plans.slices import take_slices
+from weft.driver.slices import take_slices
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.op import Op

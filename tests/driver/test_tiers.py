@@ -12,7 +12,9 @@ import pytest
 import graphs
 from graphs import leaf
 from weft import config
-from weft.driver import kernels, pipeline, tiers
+from weft.driver import kernels, pipeline
+from weft.driver.context import host_context
+from weft.driver.plans import tiers
 from weft.kernelize.build import kernelize
 
 pytestmark = pytest.mark.grid
@@ -21,7 +23,8 @@ HEAD = '''
 import os, sys, threading, time
 import numpy as np
 import weft
-from weft.driver import counters as report, tiers
+from weft.driver import counters as report
+from weft.driver.plans import tiers
 
 rng = np.random.default_rng(3)
 x, w = (rng.standard_normal(s).astype(np.float32) for s in ((37, 53), (53, 29)))
@@ -162,8 +165,8 @@ assert (weft.jit(lambda a: a @ a)(big).numpy() == 1024).all()
 ])  # fmt: skip
 def test_the_first_tier_gives_llvm_a_fraction_of_the_text(outputs):
     for step in kernelize(outputs()):
-        full = pipeline.build(step.kernel, "full")
-        quick = pipeline.build(step.kernel, "quick", pipeline.QUICK)
+        full = pipeline.build(step.kernel, "full", host_context())
+        quick = pipeline.build(step.kernel, "quick", host_context(), pipeline.QUICK)
         assert (quick.tier, quick.pipeline) == ("quick", "quick")
         assert quick.effort.primitives <= 1
         assert quick.source.count("\n") < full.source.count("\n")
@@ -171,6 +174,6 @@ def test_the_first_tier_gives_llvm_a_fraction_of_the_text(outputs):
 
 def test_nothing_is_watched_without_a_first_tier():
     assert not config.config().tiered
-    code = kernels.compiled(kernelize([graphs.softmax(leaf(5, 7))])[0].kernel)
+    code = kernels.compiled(kernelize([graphs.softmax(leaf(5, 7))])[0].kernel, host_context())
     assert code.nest is None
     assert not tiers.switches()

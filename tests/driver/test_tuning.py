@@ -13,9 +13,10 @@ import pytest
 import weft
 from weft import config
 from weft.config import AutotuneConfig
-from weft.driver import counters, device, kernels
+from weft.driver import counters, kernels, tuned
+from weft.driver.context import host_context
 from weft.driver.plans import plan_cache
-from weft.driver.tuning import tune_kernels, tuned
+from weft.driver.tuning import tune_kernels
 from weft.ir.text.text import canonical_text
 from weft.schedule.choices import Choices
 from weft.strategies import choose
@@ -79,7 +80,7 @@ def nests(name, seed=0):
 def neighbours(kernel, threads=1):
     """Yield choices that differ from the default in one decision."""
     made = Choices()
-    choose(kernel, device.target(), threads, made)
+    choose(kernel, host_context().target, threads, made)
     for choice in made.made.values():
         for option in choice.options:
             if option != choice.default:
@@ -94,11 +95,11 @@ def neighbours(kernel, threads=1):
 def test_given_defaults_change_nothing(name, threads):
     for kernel in nests(name)[0]:
         made = Choices()
-        first = choose(kernel, device.target(), threads, made)
-        again = choose(kernel, device.target(), threads,
+        first = choose(kernel, host_context().target, threads, made)
+        again = choose(kernel, host_context().target, threads,
                        Choices({c.name: c.default for c in made.made.values()}))  # fmt: skip
         assert first.meta.schedule == again.meta.schedule
-        plain = choose(kernel, device.target(), threads)
+        plain = choose(kernel, host_context().target, threads)
         assert plain.meta.schedule == first.meta.schedule
 
 
@@ -108,10 +109,10 @@ def test_each_decision_computes_the_same(name, store, monkeypatch):
     function = PROGRAMS[name][0]
     found, arguments, expected = nests(name)
     kernel = max(found, key=lambda k: sum(1 for _ in neighbours(k)))
-    key = tuned.record_key(canonical_text(kernel))
-    seen = {choose(kernel, device.target(), threads()).meta.schedule}
+    key = tuned.record_key(canonical_text(kernel), host_context())
+    seen = {choose(kernel, host_context().target, threads()).meta.schedule}
     for choices in itertools.islice(neighbours(kernel, threads()), 24):
-        scheduled = choose(kernel, device.target(), threads(), Choices(choices))
+        scheduled = choose(kernel, host_context().target, threads(), Choices(choices))
         if scheduled.meta.schedule in seen:
             continue
         seen.add(scheduled.meta.schedule)
@@ -124,7 +125,7 @@ def test_each_decision_computes_the_same(name, store, monkeypatch):
 
 
 def threads():
-    return device.runtime().threads.threads
+    return host_context().native.threads.threads
 
 
 def record(key, choices, scheduled, pipeline="short"):
@@ -136,8 +137,8 @@ def record(key, choices, scheduled, pipeline="short"):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_features_are_finite_for_every_kernel(name):
     for kernel in nests(name)[0]:
-        scheduled = choose(kernel, device.target(), 2)
-        found = features(scheduled, device.target(), 2)
+        scheduled = choose(kernel, host_context().target, 2)
+        found = features(scheduled, host_context().target, 2)
         assert np.isfinite(found.values).all()
         assert found.cycles >= 1.0
 
@@ -149,8 +150,8 @@ def test_features_tell_better_from_worse():
     for rows in (1, 8):
         choices = Choices({"contraction.inner_rows": rows, "contraction.inner_columns": rows,
                            "contraction.rows": 2 * rows})  # fmt: skip
-        scheduled = choose(kernel, device.target(), 1, choices)
-        cycles[rows] = features(scheduled, device.target(), 1).cycles
+        scheduled = choose(kernel, host_context().target, 1, choices)
+        cycles[rows] = features(scheduled, host_context().target, 1).cycles
     assert cycles[8] < cycles[1]
 
 
@@ -159,11 +160,11 @@ def test_features_tell_better_from_worse():
 
 def test_a_search_ends_and_is_not_repeated(store):
     kernel = nests("softmax")[0][-1]
-    first = tune_kernels.tune_kernel(kernel, 60, limits=FEW)
+    first = tune_kernels.tune_kernel(kernel, host_context(), 60, limits=FEW)
     assert first.trials == 5
     assert first.reason == "candidates"
     assert first.before > 0
-    again = tune_kernels.tune_kernel(kernel, 60, limits=FEW)
+    again = tune_kernels.tune_kernel(kernel, host_context(), 60, limits=FEW)
     assert again.reason == "known"
     assert again.trials == 5
     assert len(records.records().trials(first.key)) == 5
@@ -179,9 +180,9 @@ def test_narrow_products_are_measured(store):
 
 def test_more_is_tried_only_where_asked(store):
     kernel = nests("softmax")[0][-1]
-    tune_kernels.tune_kernel(kernel, 60, limits=FEW)
+    tune_kernels.tune_kernel(kernel, host_context(), 60, limits=FEW)
     more = AutotuneConfig(n_seeds=4, n_added_per_step=2, n_total_opts=9)
-    assert tune_kernels.tune_kernel(kernel, 60, again=True, limits=more).trials == 8
+    assert tune_kernels.tune_kernel(kernel, host_context(), 60, again=True, limits=more).trials == 8
 
 
 def test_launches_of_a_candidate(store, monkeypatch):
@@ -195,7 +196,7 @@ def test_launches_of_a_candidate(store, monkeypatch):
 
     monkeypatch.setattr(tune_kernels._Session, "_pairs", pairs)
     limits = AutotuneConfig(n_seeds=3, n_added_per_step=0, n_launches=3)
-    tune_kernels.tune_kernel(nests("chain")[0][-1], 60, limits=limits)
+    tune_kernels.tune_kernel(nests("chain")[0][-1], host_context(), 60, limits=limits)
     screened = [
         rounds for what, rounds in asked if what == "measure" and rounds != tune_kernels._FINAL
     ]
@@ -211,7 +212,7 @@ def test_sizes_that_are_known_at_the_call_only(store):
     symbolic = [b.nest for b in recording.built if b.variables]
     assert symbolic
     for kernel in symbolic:
-        found = tune_kernels.tune_kernel(kernel, 60, limits=FEW)
+        found = tune_kernels.tune_kernel(kernel, host_context(), 60, limits=FEW)
         # Which candidates are drawn follows from the kernel's text; some may be drawn twice.
         assert 2 <= found.trials <= 5
         assert found.before > 0
@@ -220,7 +221,7 @@ def test_sizes_that_are_known_at_the_call_only(store):
 
 def test_no_time_is_no_trial(store):
     kernel = nests("softmax")[0][-1]
-    found = tune_kernels.tune_kernel(kernel, 0, limits=FEW)
+    found = tune_kernels.tune_kernel(kernel, host_context(), 0, limits=FEW)
     assert (found.trials, found.reason) == (0, "time")
     assert records.records().finished(found.key) is None
 
@@ -284,7 +285,7 @@ def test_a_bad_candidate_loses_only_itself(store, monkeypatch, fault):
     kernel = nests("chain")[0][-1]
     limits = AutotuneConfig(n_seeds=8, n_added_per_step=0)
     command = (sys.executable, "-c", FAULTY, fault)
-    found = tune_kernels.tune_kernel(kernel, 60, limits=limits, command=command)
+    found = tune_kernels.tune_kernel(kernel, host_context(), 60, limits=limits, command=command)
     assert found.trials == 7
     trials = records.records().trials(found.key)
     bad = [t for t in trials if t.status != "ok"]
@@ -299,10 +300,10 @@ def test_a_bad_candidate_loses_only_itself(store, monkeypatch, fault):
 def test_a_default_that_fails_ends_the_search(store):
     kernel = nests("chain")[0][-1]
     command = (sys.executable, "-c", "import os; os.abort()")
-    found = tune_kernels.tune_kernel(kernel, 60, limits=FEW, command=command)
+    found = tune_kernels.tune_kernel(kernel, host_context(), 60, limits=FEW, command=command)
     assert found.trials == 0
     assert "ended its process" in found.reason
-    assert tune_kernels.tune_kernel(kernel, 60, limits=FEW).reason == "known"
+    assert tune_kernels.tune_kernel(kernel, host_context(), 60, limits=FEW).reason == "known"
 
 
 # ---- records -------------------------------------------------------------------------------------
@@ -310,18 +311,19 @@ def test_a_default_that_fails_ends_the_search(store):
 
 def win(kernel, choices, pipeline="short"):
     """Put a record as if these choices had won."""
-    scheduled = choose(kernel, device.target(), threads(), Choices(choices))
-    found = record(tuned.record_key(canonical_text(kernel)), choices, scheduled, pipeline)
+    scheduled = choose(kernel, host_context().target, threads(), Choices(choices))
+    key = tuned.record_key(canonical_text(kernel), host_context())
+    found = record(key, choices, scheduled, pipeline)
     records.records().put(found)
     return found
 
 
 def test_a_record_changes_the_code(store):
     (kernel,), arguments, expected = nests("chain")
-    before = kernels.key_of(kernel)
+    before = kernels.key_of(kernel, host_context())
     lanes = next(c for c in neighbours(kernel) if "lanes" in c)
     made = win(kernel, lanes, "O2")
-    assert kernels.key_of(kernel) != before
+    assert kernels.key_of(kernel, host_context()) != before
     with counters.record() as recording:
         result = PROGRAMS["chain"][0](*arguments).numpy()
     (built,) = recording.built
@@ -366,16 +368,16 @@ def test_a_record_that_no_longer_applies(store, monkeypatch, capsys):
 
 def test_a_record_of_another_target_is_not_used(store):
     (kernel,), _, _ = nests("chain")
-    before = kernels.key_of(kernel)
+    before = kernels.key_of(kernel, host_context())
     made = win(kernel, next(c for c in neighbours(kernel) if "lanes" in c))
     records.records().drop(made.key)
-    runtime = device.runtime()
+    runtime = host_context().native
     for parts in (("another target", runtime.compiler.cache_key, threads()),
-                  (device.target().fingerprint(), "another compiler", threads()),
-                  (device.target().fingerprint(), runtime.compiler.cache_key, threads() + 1)):
+                  (host_context().target.fingerprint(), "another compiler", threads()),
+                  (host_context().target.fingerprint(), runtime.compiler.cache_key, threads() + 1)):
         key = records.key_of(canonical_text(kernel), *parts)
         records.records().put(made._replace(key=key))
-    assert kernels.key_of(kernel) == before
+    assert kernels.key_of(kernel, host_context()) == before
 
 
 def test_names_do_not_matter(store):
@@ -385,8 +387,8 @@ def test_names_do_not_matter(store):
     (kernel,), _, _ = nests("matmul")
     made = win(kernel, {"contraction.rows": 4})
     other = canonicalise(kernel)
-    assert tuned.record_key(canonical_text(other)) == made.key
-    assert tuned.recorded(other, made) is not None
+    assert tuned.record_key(canonical_text(other), host_context()) == made.key
+    assert tuned.recorded(other, made, host_context()) is not None
 
 
 # ---- from Python and by the environment ----------------------------------------------------------
@@ -439,7 +441,7 @@ def test_every_kernel_is_tuned_at_its_first_compilation(tmp_path):
 def test_a_search_that_ran_out_of_time_is_not_taken_up_by_the_next_process(
         store, monkeypatch, reason, left):
     kernel = nests("softmax")[0][-1]
-    key = tune_kernels.record_key(kernel)
+    key = tune_kernels.record_key(kernel, host_context())
     calls = []
 
     def search(kernel, heard):

@@ -144,7 +144,8 @@ def block(options, first, end):
     import drawn
     import drawn_runs
 
-    from weft.driver import device, pipeline
+    from weft.driver import pipeline
+    from weft.driver.context import host_context
     from weft.driver.plans import plan
     from weft.kernelize.memory import concurrency
 
@@ -152,9 +153,9 @@ def block(options, first, end):
     if int(os.environ["WEFT_FUZZ_QUICK"]):
         pipeline._PIPELINES = {tier: "quick" for tier in pipeline._PIPELINES}
     # Programs of a few elements let their kernels run at the same time, as large ones do.
-    target = device.target()
+    target = host_context().target
     target = target.replace(costs=target.costs.replace(handover_ns=0, group_gain_ns=1))
-    device.target, concurrency.LEAST_SHARE = lambda: target, 10**9
+    host_context()._target, concurrency.LEAST_SHARE = target, 10**9
     plan._WAKE_NANOSECONDS = 0
     progress, parent = Progress(options), os.getppid()
     for number in range(first, end):

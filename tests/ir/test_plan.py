@@ -101,10 +101,24 @@ plans = st.builds(
                        st.lists(accesses, max_size=2).map(tuple)), max_size=2).map(tuple),
     st.lists(steps, max_size=6).map(tuple),
 )  # fmt: skip
+on = st.integers(0, 2)  # of three devices
+step_on = st.one_of(
+    st.builds(Alloc, indices, sizes, sizes, on), st.builds(Copy, refs, refs, sizes),
+    st.builds(Launch, names, st.lists(refs, max_size=3).map(tuple),
+              st.lists(sizes, max_size=2).map(tuple), st.tuples(sizes, sizes, sizes),
+              st.one_of(st.just(()), st.tuples(sizes, sizes, sizes))),
+)  # fmt: skip
+plans_of_devices = st.builds(
+    Plan, names, st.just((N,)), st.just((4, 8)), st.just((12,)), st.just((1,)), st.just(()), sizes,
+    st.lists(st.builds(ProgramRef, names, st.just((N, K)),
+                       st.lists(accesses, max_size=2).map(tuple), on), max_size=2).map(tuple),
+    st.lists(step_on, max_size=6).map(tuple), st.just(("cpu", "cuda:1", "cpu/c")),
+    st.tuples(sizes, st.integers(1, 99)), st.just((0, 2)), st.just((1,)),
+)  # fmt: skip
 
 
 @pytest.mark.slow
-@given(plans)
+@given(st.one_of(plans, plans_of_devices))
 def test_round_trip(made):
     text = print_plan(made)
     read = parse_plan(text)
@@ -120,6 +134,7 @@ def test_round_trip_keeps_updated_inputs_and_odd_names():
 
 @pytest.mark.parametrize(("text", "message"), [
     ("", "no text"),
+    ('plan "p" {\n  input 4 on 1\n}', "line 2: found 1, expected one of 0 devices"),
     ("plan {", "line 1: found {, expected a string"),
     ('plan "p" {', "line 1: found the end of the text"),
     ('plan "p" {\n}\nfree 1', "line 3"),
@@ -214,6 +229,52 @@ def test_headers_are_verified():
     ]:
         with pytest.raises(VerifyError, match=message):
             verify_plan(plan(*done, **changes))
+
+
+MOVE = (
+    Alloc(0, 0, BYTES, 1),
+    Copy(T, X, BYTES),
+    Launch("relu", (T, Y), (N,), (N, 1, 1), (64, 1, 1)),
+    Free(0),
+)
+
+
+def moving(*steps, **changes):
+    fields = {"devices": ("cpu", "cuda:1"), "arenas": (1 << 14,), "output_devices": (1,),
+              "programs": (program().replace(device=1),), "arena": 0}  # fmt: skip
+    return plan(*steps, **{**fields, **changes})
+
+
+def test_a_plan_of_two_devices(golden):
+    whole = moving(*MOVE)
+    golden("plan_of_two_devices.txt", print_plan(whole))
+    assert parse_plan(print_plan(whole)) == whole
+    assert verify_plan(whole) is whole
+
+
+@pytest.mark.parametrize(("message", "steps", "changes"), [
+    ("where the program runs", (Launch("relu", (X, Y), (N,)),), {}),
+    ("where the program runs", MOVE, {"programs": (program(),)}),
+    ("where the program runs", MOVE, {"output_devices": ()}),
+    ("an arena of 0 bytes", MOVE, {"arenas": (0,)}),
+    ("one with an arena", MOVE, {"arenas": ()}),
+    ("each device once", MOVE, {"devices": ("cpu", "cpu")}),
+    ("one for each more device", MOVE, {"arenas": (4, 4)}),
+    ("1 numbers below 2", MOVE, {"output_devices": (2,)}),
+    ("1 numbers below 2", MOVE, {"input_devices": (0, 0)}),
+    ("a number below 2", MOVE, {"programs": (program().replace(device=5),)}),
+    ("three, of at least 1", (Alloc(0, 0, BYTES, 1), Copy(T, X, BYTES),
+                              Launch("relu", (T, Y), (N,), (0, 1, 1))), {}),
+])  # fmt: skip
+def test_faults_of_several_devices(message, steps, changes):
+    with pytest.raises(VerifyError) as caught:
+        verify_plan(moving(*steps, **changes))
+    assert message in str(caught.value)
+
+
+def test_allocations_of_two_devices_may_have_the_same_offset():
+    verify_plan(moving(Alloc(0, 0, BYTES, 1), Alloc(1, 0, BYTES), Fill(T, BYTES), Copy(Y, T, BYTES),
+                       arena=1 << 14))
 
 
 def test_an_updated_input_may_be_written():

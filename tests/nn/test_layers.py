@@ -223,7 +223,7 @@ def test_modules():
     assert "seen" in net.state_dict()
     assert "scratch" not in net.state_dict()
     assert net(weft.ones(3, 2)).shape == (3, 1)
-    assert "(0): Linear(in_features=2, out_features=2, bias=True)" in repr(net)
+    assert "(0-1): 2 x Linear(in_features=2, out_features=2, bias=True)" in repr(net)
     net.eval()
     assert not net.layers[1].training
     net.requires_grad_(False)

@@ -16,7 +16,7 @@ import pytest
 
 from weft.config import VERSION
 from weft.driver.kernels import Code
-from weft.driver.plans.plan import Spec
+from weft.driver.plans.spec import Spec
 from weft.store import DiskCache
 
 pytestmark = pytest.mark.grid

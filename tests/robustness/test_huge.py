@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import AllocationError, ShapeError, driver
+from weft import AllocationError, ShapeError
+from weft.driver.context import host_context
 from weft.errors import RangeError, WeftError
 
 pytestmark = pytest.mark.grid
@@ -91,7 +92,7 @@ TOO_MUCH = {
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_more_than_memory(name):
     before = a.mul(2).numpy().copy()
-    pool = driver.device.runtime().pool
+    pool = host_context().native.pool
     in_use = pool.bytes_in_use
     tensor = TOO_MUCH[name]()
     with pytest.raises(AllocationError) as caught:

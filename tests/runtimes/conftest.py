@@ -16,7 +16,7 @@ def runtime():
 
 @pytest.fixture(scope="session")
 def kernels(runtime):
-    return runtime.load(llvm.compiler().compile(KERNELS), SYMBOLS)
+    return runtime.link(llvm.compiler().compile(KERNELS), SYMBOLS)
 
 
 @pytest.fixture

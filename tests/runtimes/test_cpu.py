@@ -6,7 +6,7 @@ import pytest
 
 from weft.compilers import llvm
 from weft.errors import CompileError, CopyError, HandleError, LaunchError
-from weft.runtimes.base import Device, Event, Pool, Program, Queue
+from weft.runtimes.base import Device, Event, Failure, Pool, Program, Queue, View
 from weft.runtimes.cpu.executor.threads import MAX_THREADS
 from weft.runtimes.cpu.runtime import CpuRuntime
 from weft.runtimes.memory.buffer import Buffer
@@ -68,14 +68,25 @@ def test_launch_checks_its_arguments(runtime, program, pair):
     assert pair[0].view().cast("q")[0] == 0
 
 
-def test_failure_of_a_kernel_is_typed(runtime):
+def test_failure_of_a_kernel_is_that_of_its_event(runtime):
     from native_kernels import KERNELS
 
     program = runtime.program(llvm.compiler().compile(KERNELS), "fail", 0)
-    with pytest.raises(
-        LaunchError, match=r"failure 7 at statement 3: index -5, bound 1099511627776"
-    ):
-        runtime.queue.launch(program, [])
+    event = runtime.queue.launch(program, [])
+    assert event.failure == event.share().failure == Failure(7, -5, 1 << 40)
+
+
+def test_parts_of_buffers_are_copied_and_filled(runtime):
+    first, second = runtime.pool.allocate(16), runtime.pool.allocate(16)
+    runtime.queue.fill(first, 16, 1)
+    runtime.queue.fill(View(first, 4), 4, 7)
+    runtime.queue.copy(View(second, 8), View(first, 2), 4)
+    assert bytes(second.view()[8:12]) == bytes([1, 1, 7, 7])
+    for wrong in ((View(first, 4), 13), (first, 17), (first, -1)):
+        with pytest.raises(CopyError):
+            runtime.queue.fill(*wrong)
+    with pytest.raises(CopyError):
+        runtime.queue.copy(View(second, 12), first, 5)
 
 
 def test_copy(runtime, pair):

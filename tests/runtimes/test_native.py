@@ -155,7 +155,7 @@ def test_references_are_checked_when_the_plan_is_made(runtime, step):
 
 @pytest.mark.slow
 def test_the_function_alone_keeps_everything_alive(runtime):
-    library = runtime.load(llvm.compiler().compile(KERNELS), ["add_variable"])
+    library = runtime.link(llvm.compiler().compile(KERNELS), ["add_variable"])
     step = KernelStep(
         library["add_variable"], [BufferRef.input(0), BufferRef.input(0)], [VariableRef(0)]
     )

@@ -19,6 +19,7 @@ from weft.locks import in_child, mutex
 from weft.target import ASSUMED, REPORTED, Target, native_operations
 
 if TYPE_CHECKING:
+    from weft.compilers.llvm import LLVMCompiler
     from weft.renderers.llvm.llvm import LLVMRenderer
     from weft.runtimes.cpu.runtime import CpuRuntime
 
@@ -303,7 +304,14 @@ def _caches_of_sysctl() -> dict[str, int]:
     return found
 
 
+def _compiler() -> LLVMCompiler:
+    from weft.compilers import llvm
+
+    return llvm.compiler()
+
+
 BACKEND: Final = Backend(
-    "cpu", ("llvm",), probe, lambda: 1, lambda ordinal: host_target(),
-    lambda target, pair: renderer(target), lambda ordinal, pair: runtime(),
+    "cpu", ("llvm",), probe, lambda: 1, lambda ordinal, pair: host_target(),
+    lambda target, pair: renderer(target), lambda target, pair: _compiler(),
+    lambda ordinal, pair: runtime(), is_native=True, prepare=prepare,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from weft.backends.registry import Backend
 __all__ = ["BACKEND"]
 
 BACKEND: Final = Backend(
-    "interpreter", ("lockstep",), lambda: "", lambda: 1, lambda ordinal: cpu.host_target(),
-    lambda target, pair: cpu.renderer(target), lambda ordinal, pair: cpu.runtime(),
+    "interpreter", ("lockstep",), lambda: "", lambda: 1, lambda ordinal, pair: cpu.host_target(),
+    lambda target, pair: cpu.renderer(target), cpu.BACKEND.compiler,
+    lambda ordinal, pair: cpu.runtime(), is_native=True,
 )  # fmt: skip

@@ -20,14 +20,19 @@ from weft.target import Target
 
 __all__ = [
     "GROUP",
+    "HOST",
     "ORDER",
     "Backend",
     "DeviceName",
     "Found",
     "available",
     "backend",
+    "canonical",
+    "choose",
+    "chosen",
     "default",
     "families",
+    "generation",
     "lookup",
     "parse",
     "probe",
@@ -36,6 +41,7 @@ __all__ = [
 ]
 
 GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
+HOST: Final = "cpu"  # the device whose memory is that of this process
 ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu",
                 "interpreter")  # fmt: skip
 _PATIENCE: Final = 10.0  # seconds that a probe may take
@@ -83,20 +89,27 @@ class Backend(Record):
     count : callable
         Returns how many devices there are.
     target : callable
-        ``(ordinal) -> Target``.
-    renderer : callable
-        ``(target, pair) -> Renderer``.
+        ``(ordinal, pair) -> Target``.
+    renderer, compiler : callable
+        ``(target, pair) -> Renderer`` and ``-> Compiler``.
     open : callable
         ``(ordinal, pair) -> Device``, the runtime.
+    is_native : bool
+        Whether kernels are machine code of this process, in memory of this process.
+    prepare : callable, optional
+        Has compiler and runtime loaded on the side.
     """
 
     family: str
     pairs: tuple[str, ...]
     probe: Callable[[], str]
     count: Callable[[], int]
-    target: Callable[[int], Target]
+    target: Callable[[int, str], Target]
     renderer: Callable[[Target, str], Any]
+    compiler: Callable[[Target, str], Any]
     open: Opener
+    is_native: bool = False
+    prepare: Callable[[], None] | None = None
 
 
 class Found(Record):
@@ -111,6 +124,8 @@ _backends: dict[str, Backend] = {}
 _broken: dict[str, str] = {}  # families whose module does not load, and why
 _probed: dict[str, Found] = {}
 _entries_read = False
+_chosen: str | None = None  # what `set_default_device` asked for
+_generation = 0
 
 
 def _read_again() -> None:
@@ -137,9 +152,22 @@ def parse(text: str) -> DeviceName:
     return DeviceName(family, int(ordinal or 0), pair or "")
 
 
+def canonical(found: Backend, name: DeviceName) -> str:
+    """Return the shortest name of a device, without the default pair of its family."""
+    pair = "" if name.pair == _pairs(found)[0] else name.pair
+    return str(DeviceName(name.family, name.ordinal, pair))
+
+
+def generation() -> int:
+    """Return a number that changes whenever backends are registered or forgotten."""
+    return _generation
+
+
 def register(new: Backend) -> None:
     """Add a backend, or replace the one of its family."""
+    global _generation
     with _lock:
+        _generation += 1
         _backends[new.family] = new
         _broken.pop(new.family, None)
         _probed.pop(new.family, None)
@@ -147,8 +175,9 @@ def register(new: Backend) -> None:
 
 def reset() -> None:
     """Forget what was registered and probed."""
-    global _entries_read
+    global _entries_read, _generation
     with _lock:
+        _generation += 1
         _backends.clear()
         _broken.clear()
         _probed.clear()
@@ -220,8 +249,19 @@ def available() -> list[Found]:
     return [probe(family) for family in families()]
 
 
+def choose(name: str | None) -> None:
+    """Make a device the default of this process; None goes back to the settings."""
+    global _chosen
+    _chosen = name
+
+
+def chosen() -> str | None:
+    """Return what `choose` was given last."""
+    return _chosen
+
+
 def default() -> str:
-    """Return the device that ``WEFT_DEVICE`` names, else the first one that can be used.
+    """Return the device that was chosen, else that of ``WEFT_DEVICE``, else the first that runs.
 
     The interpreter is taken only where it is asked for: it is a thousand times slower.
 
@@ -230,14 +270,16 @@ def default() -> str:
     DeviceError
         If that one is absent, or if none can be used; the message says why for each family.
     """
-    chosen = config().device
-    if chosen is not None:
+    if _chosen is not None:
+        return _chosen
+    named = config().device
+    if named is not None:
         try:
-            lookup(chosen)
+            lookup(named)
         except DeviceError as error:
-            raise DeviceError("WEFT_DEVICE", found=chosen, expected="a device that is there",
+            raise DeviceError("WEFT_DEVICE", found=named, expected="a device that is there",
                               hint=error.hint or f"expected {error.expected}") from None
-        return chosen
+        return named
     reasons = []
     for family in _in_order():
         found = probe(family)

@@ -389,16 +389,16 @@ def _with_histories(root: Node) -> list[Node]:
             order[node] = None
             continue
         stack.append((node, True))
-        below = (*node.args, node.attr.node) if type(node.attr) is nd.History else node.args
+        below = (*node.args, *nd.recorded_nodes(node)) if node.op is Op.DETACH else node.args
         stack.extend((n, False) for n in below if n not in order)
     return list(order)
 
 
 def _recorded(node: Node, new: Mapping[Node, Node]) -> Node:
     """Return a rebuilt node with what was recorded of it rebuilt as well."""
-    if type(node.attr) is not nd.History:
+    if node.op is not Op.DETACH:
         return node
-    return infer.overwritten(node.args[0], new[node.attr.node], node.attr.replaced)
+    return nd.make(node.op, node.dtype, node.shape, node.args, nd.with_recorded(node.attr, new))
 
 
 def fix_sizes(root: Node, values: Mapping[str, Dim], new: dict[Node, Node] | None = None) -> Node:
@@ -411,8 +411,8 @@ def fix_sizes(root: Node, values: Mapping[str, Dim], new: dict[Node, Node] | Non
         if node in new:
             continue
         attr = node.attr
-        if type(attr) is nd.History:
-            attr = nd.History(new[attr.node], attr.replaced)
+        if node.op is Op.DETACH:
+            attr = nd.with_recorded(attr, new)
         if node.op is Op.VARIABLE:
             value = values[attr.name]
             new[node] = (nd.variable(value) if isinstance(value, Expr)

@@ -46,8 +46,8 @@ from weft.tensors.core.thread_state import state
 from weft.tensors.core.write_lock import OutOfTurn, writing
 
 if TYPE_CHECKING:
-    from weft.capture.runtime_sizes import Usage
-    from weft.capture.symbolic import DynamicEntry
+    from weft.capture.usage import Usage
+    from weft.runtimes.cpu.calls.tally import Tally
 
 __all__ = ["LEAST_REPLACED", "Entry", "Packs", "Symbolic", "capturing"]
 
@@ -117,7 +117,9 @@ class Entry:
 
     after: Callable[[float], object] | None = None  # gets the seconds that a call took
     usage: Usage | None = None  # of sizes that may get a plan of their own
-    base: DynamicEntry | None = None  # the capture for all sizes, of which this is one at some
+    base: Entry | None = None  # the capture for all sizes, of which this is one at some
+    tally: Tally | None = None  # where native code counts the calls of one for all sizes
+    is_native = False  # whether one for all sizes has such code
 
     def _watch(self, recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any,
                arguments: Sequence[Argument], places: Sequence[Place] | None,
@@ -136,9 +138,8 @@ class Entry:
                 self.placeholders.append(storage)
                 recorder.stands_for(tensor, i)
                 sources.append(tensor)
-            stand_ins = sources
-            if places is not None:
-                stand_ins = [placed(recorder, sources, tensors, place) for place in places]
+            stand_ins = sources if places is None else [
+                placed(recorder, sources, tensors, place) for place in places]
             self.leaf_nodes = [t._value() for t in sources]
             before = [t._version for t in sources]
             given = None if scalars is None else iter(scalars.given)
@@ -210,6 +211,7 @@ class Entry:
                                    None if packs is True else packs)
         given = self.placeholders + states + slots
         self.compiled = driver.compile(roots, given, updates, kept) if roots else None
+        self.taken *= self.compiled is not None and self.compiled.takes_over
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
         self.kept = [panels.keep(cast(TensorCore, self.captured[p.source]), p)
@@ -381,14 +383,13 @@ class Entry:
                     target._history = functools.partial(self._rebuild_history, node, past)
         return result
 
-    def _panels(self, compiled: driver.Compiled, read: Sequence[Any]) -> list[Any]:
+    def _panels(self, compiled: Any, read: Sequence[Any]) -> list[Any]:
         """Return the panels of weights, made anew where a weight has changed."""
         return [kept.current(compiled, i, read[panel.source])
                 for i, (kept, panel) in enumerate(zip(self.kept, compiled.panels, strict=True))]
 
-    def _replace(self, compiled: driver.Compiled, inputs: list[Any], read: Sequence[Any],
-                 panels: Sequence[Any], tensors: Sequence[TensorCore | None]
-                 ) -> list[Any]:  # fmt: skip
+    def _replace(self, compiled: Any, inputs: list[Any], read: Sequence[Any],
+                 panels: Sequence[Any], tensors: Sequence[TensorCore | None]) -> list[Any]:
         """Run the plan, which writes new values over the memory of old ones that nobody knows.
 
         Meanwhile the tensors have none, so that nobody comes to know it: who asks waits.

@@ -211,7 +211,7 @@ class Jitted(Generic[P, R]):
 
             native_dispatch.attach(Jitted, Out, self, entry, args, kwargs)
 
-    def _prepare_sized(self, entry: DynamicEntry, args: tuple[Any, ...], kwargs: dict[str, Any],
+    def _prepare_sized(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any],
                        arrays: Sequence[Any]) -> bool:  # fmt: skip
         """Make a native dispatch for all sizes of a capture; whether there is one."""
         entry.tries += 1

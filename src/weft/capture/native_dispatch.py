@@ -31,7 +31,6 @@ from weft.tensors.core.write_lock import writing
 if TYPE_CHECKING:
     from weft.capture.captured_graph import Entry
     from weft.capture.captured_values import Out
-    from weft.capture.jit import Jitted
     from weft.driver.plans.compiled_graph import Binding
     from weft.runtimes.cpu.calls.dispatch import Owned, Program, Slot
 
@@ -54,8 +53,8 @@ class NotNative(Exception):
     """Something that only the Python way knows."""
 
 
-def attach(base: type[Jitted[Any, Any]], result: type[Out], function: Jitted[Any, Any],
-           entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any],
+def attach(base: type, result: type[Out], function: Callable[..., Any], entry: Entry,
+           args: tuple[Any, ...], kwargs: dict[str, Any],
            builder: Callable[[Entry, Binding, type[Out]], Builder] | None = None
            ) -> bool:  # fmt: skip
     """Give a function a native dispatch for calls like this one; whether there can be one.

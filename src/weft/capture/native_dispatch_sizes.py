@@ -8,7 +8,7 @@ that come often go to Python once, which makes a plan of their own (`weft.captur
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.capture import native_dispatch
@@ -22,7 +22,6 @@ from weft.tensors.core.lazy_tensor import TensorCore
 if TYPE_CHECKING:
     from weft.capture.captured_graph import Entry
     from weft.capture.captured_values import Out
-    from weft.capture.jit import Jitted
     from weft.driver.plans.compiled_graph import Binding
     from weft.runtimes.cpu.calls.dispatch import Owned, Slot
     from weft.runtimes.cpu.calls.tally import Tally
@@ -36,8 +35,8 @@ _ROWS: Final[Mapping[Operation, str]] = {
 }  # fmt: skip
 
 
-def attach(base: type[Jitted[Any, Any]], result: type[Out], function: Jitted[Any, Any],
-           entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any],
+def attach(base: type, result: type[Out], function: Callable[..., Any], entry: Entry,
+           args: tuple[Any, ...], kwargs: dict[str, Any],
            tally: Tally | None) -> bool:  # fmt: skip
     """Give a function a native dispatch for calls of any sizes of a capture; whether it got one.
 

@@ -15,11 +15,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.background import Task
+from weft.capture import usage
 from weft.capture.captured_graph import Entry, Packs
 from weft.capture.captured_values import Argument, Overlap
 from weft.capture.recapture import Family, may_be_ours
 from weft.capture.symbolic import DynamicEntry
 from weft.capture.symbols import Misled, Symbols
+from weft.capture.usage import Usage
 from weft.errors import WeftError, is_foreign, is_ours
 from weft.imports import importing
 from weft.ir import expr as ex
@@ -31,12 +33,10 @@ if TYPE_CHECKING:
     from weft.ir.dtype import DType
     from weft.runtimes.cpu.calls.tally import Tally
 
-__all__ = ["Resized", "SizeFamily", "Usage", "captured", "kinds_of"]
+__all__ = ["Resized", "SizeFamily", "captured", "kinds_of"]
 
 Shapes = tuple[tuple[Any, ...], ...]
 _LEAST: Final = 2
-OFTEN: Final = 16  # calls with some sizes after which they get a plan of their own
-LONG: Final = 0.02  # seconds that two such calls or more may have taken, before they get it sooner
 MOST_OWNED: Final = 32  # such plans of one family: loading and compiling them takes time, too
 _MOST_NOTED: Final = 256
 MOST_NARROWED: Final = 12  # times that a choice of a function halves the range of a size
@@ -70,25 +70,6 @@ class Pattern(NamedTuple):
                     return None
         inside = all(low <= values[name] <= high for name, (low, high) in self.bounds.items())
         return values if inside else None
-
-
-class Usage:
-    """How often some sizes were called, and how many seconds that took."""
-
-    __slots__ = ("calls", "seconds")
-
-    def __init__(self) -> None:
-        self.calls, self.seconds = 0, 0.0
-
-    def add(self, seconds: float) -> None:
-        """Note a call."""
-        self.calls += 1
-        self.seconds += seconds
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the sizes are to get a plan of their own."""
-        return self.calls >= OFTEN or (self.calls >= 2 and self.seconds >= LONG)
 
 
 class Resized(NamedTuple):
@@ -177,7 +158,7 @@ class SizeFamily:
         with importing:
             from weft.runtimes.cpu.calls.tally import Tally
 
-        made = Tally(OFTEN, LONG)
+        made = Tally(usage.OFTEN, usage.LONG)
         for shapes in (*self._static, *self._served):
             values = pattern.values(shapes)
             if values is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft.capture.capture import Recorder, fix_sizes
 from weft.capture.captured_graph import Entry, Packs, Symbolic
@@ -14,9 +14,6 @@ from weft.capture.specialization import detached, specialize
 from weft.ir.expr import Expr, deciding_equality
 from weft.ir.node import Node
 from weft.ir.size import evaluate, evaluate_all
-
-if TYPE_CHECKING:
-    from weft.runtimes.cpu.calls.tally import Tally
 
 __all__ = ["DynamicEntry", "fixed"]
 
@@ -37,8 +34,6 @@ class DynamicEntry(Entry):
         super().__init__(function if self.keeps_graph else decided, args, kwargs, arguments,
                          None, packs, symbols)
         self.values: Mapping[str, int] = {}
-        self.tally: Tally | None = None  # where its native dispatch counts calls by sizes
-        self.is_native = False  # whether it has one
         self._at: dict[tuple[int, ...], DynamicEntry] = {}
 
     def _compile(self, recorder: Recorder, packs: Packs) -> None:

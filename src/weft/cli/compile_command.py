@@ -48,13 +48,13 @@ def command(file: Path, arguments: tuple[str, ...], target: str, arch: str, outp
 
 
 def _check_target(target: str, arch: str) -> None:
-    from weft.driver import device
+    from weft.driver.context import host_context
     from weft.driver.export import TARGETS
 
     if target not in TARGETS:
         raise DeviceError("compile", found=f"--target {target}", expected=", ".join(TARGETS),
                           hint="weft devices lists what this machine can run")
-    here = device.target().arch
+    here = host_context().target.arch
     if arch not in ("native", here):
         raise DeviceError("compile", found=f"--arch {arch}", expected=f"native or {here}")
 

@@ -39,7 +39,7 @@ def command() -> None:
         if found.family == "interpreter":
             table.add_row(found.family, "ready", "kernels of threads, one statement at a time")
             continue
-        described = registry.backend(found.family).target(0)
+        described = registry.backend(found.family).target(0, "")
         what = (
             f"{described.cpu or described.arch}, {described.cores} cores, "
             f"{described.vector_bytes * 8}-bit vectors, "

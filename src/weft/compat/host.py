@@ -11,7 +11,7 @@ import numpy as np
 from weft.compat import config
 from weft.compat.numba_types import NumbaType, Signature
 from weft.errors import LaunchError
-from weft.lang.launch.launch import DeviceFunction
+from weft.lang.launch.device_function import DeviceFunction
 
 __all__ = [
     "get_num_threads", "jit", "literal_unroll", "literally", "njit", "prange",

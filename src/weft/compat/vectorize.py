@@ -27,7 +27,8 @@ from weft.errors import (
     raised,
 )
 from weft.lang.device import gpu as _operations
-from weft.lang.launch.launch import DeviceFunction, KernelFunction
+from weft.lang.launch.device_function import DeviceFunction
+from weft.lang.launch.launch import KernelFunction
 from weft.lang.launch.options import Options, cdiv
 
 __all__ = ["GUFunc", "UFunc", "guvectorize", "vectorize"]

@@ -2,16 +2,29 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from weft.driver import kernels
+from weft.driver.context import Context
 from weft.driver.counters import compile_count, count
-from weft.driver.device import allocate, dispatcher, from_host, memory_limit
+from weft.driver.host_memory import allocate, dispatcher, from_host, memory_limit
 from weft.driver.plans.compiled_graph import Compiled, Panel
+from weft.driver.plans.realize import compile, compute, realize
 from weft.driver.plans.runtime_constants import scalar
-from weft.driver.realize import compile, compute, realize
 from weft.imports import importing
 from weft.ir.node import Node
+from weft.ir.stmt import Kernel
 
 __all__ = ["Compiled", "Panel", "allocate", "compile", "compile_count", "compute", "count",
            "dispatcher", "from_host", "gradients", "memory_limit", "realize", "scalar"]  # fmt: skip
+
+
+def _tune_first(kernel: Kernel, context: Context) -> None:
+    with importing:
+        from weft.driver.tuning.tune_kernels import tune_first
+
+    tune_first(kernel, context)
+
+
+kernels.tuners.append(_tune_first)
 
 
 def gradients(outputs: Sequence[Node], seeds: Sequence[Node],

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from weft.driver.context import Context
     from weft.driver.pipeline import Built
     from weft.ir.plan.plan import Plan
     from weft.kernelize.build import Step
@@ -27,6 +28,10 @@ class Planned(Protocol):
     @property
     def spec(self) -> Spec:
         """The plan as data."""
+
+    @property
+    def context(self) -> Context:
+        """The device that it runs on."""
 
     @property
     def steps(self) -> list[Step] | None:

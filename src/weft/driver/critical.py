@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from weft.backends import cpu
 from weft.compilers.machine_code import Reach, reach
-from weft.driver import device, pipeline
+from weft.driver import pipeline
+from weft.driver.context import disk, host_context
 from weft.driver.launch import Failed
 from weft.driver.optimisation_levels import LEVELS, levelled
 from weft.imports import importing
@@ -129,27 +129,26 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
     results = tuple(m.dtype for m in kernel.params[narrays:])
     layout = _layout() if ir.is_native(params) else None
     caller = critical_call.call_module(name, params, words, result, len(results), layout).text
-    runtime = device.runtime()
-    key = fingerprint(_KIND, canonical_text(kernel), name, repr(words), caller, repr(contract),
-                      device.fingerprint(), runtime.compiler.cache_key)
-    held = device.disk().get(_KIND, key)
+    context = host_context()
+    key = context.key(_KIND, canonical_text(kernel), name, repr(words), caller, repr(contract))
+    held = disk().get(_KIND, key)
     found = None if held is None else _unpack(held)
     if found is None:
         linear = _lower(kernel.replace(locations=numbers))
-        body = cpu.renderer(device.target()).render(linear, ir.BODY).text
+        body = context.renderer().render(linear, ir.BODY).text
         text = ir.core_module(body, name, words, len(results),
                               [v.attr.name for v in linear.variables],
                               inline=contract.inline_always, nulls=contract.null_checks)
-        core = runtime.compiler.compile(levelled(text, contract.level), LEVELS[contract.level])
+        core = context.compiler.compile(levelled(text, contract.level), LEVELS[contract.level])
         messages = [(m, p.line if p is not None and p.file == CHECK else -1)
                     for m, p in linear.messages]
-        found = core, runtime.compiler.compile(caller, "O2"), messages
-        device.disk().put(_KIND, key, _pack(*found))
+        found = core, context.compiler.compile(caller, "O2"), messages
+        disk().put(_KIND, key, _pack(*found))
     return Code(name, found[0], found[1], words, params, result, results, found[2], places)
 
 
 def _lower(kernel: Kernel) -> LinearKernel:
-    target = device.target()
+    target = host_context().target
     flat = vectorize(legalize(kernel, target, splitter(target)))
     linear = linearize(flat)
     if pipeline.verifying:
@@ -265,7 +264,7 @@ class Loaded:
         symbols = [code.name, "weft_frame"]
         symbols += ["weft_call", "weft_next"] if layout is not None else []
         self.code = code
-        self._library = device.runtime().loader.load(
+        self._library = host_context().native.loader.load(
             [code.core, code.caller], symbols, imports, keep=(objects,))
         self.address = self._library[code.name]
         self.frame = self._library["weft_frame"]
@@ -303,13 +302,14 @@ class _Shared:
     def load(self, text: str, symbols: tuple[str, ...], imports: dict[str, int]) -> Any:
         found = self.libraries.get(text)
         if found is None:
-            runtime = device.runtime()
-            key = fingerprint("runtime", text, runtime.compiler.cache_key)
-            image = device.disk().get("runtime", key)
+            compiler = host_context().compiler
+            key = fingerprint("runtime", text, compiler.cache_key)
+            image = disk().get("runtime", key)
             if image is None:
-                image = runtime.compiler.compile(text, "O2")
-                device.disk().put("runtime", key, image)
-            found = self.libraries[text] = runtime.loader.load(image, symbols, imports)
+                image = compiler.compile(text, "O2")
+                disk().put("runtime", key, image)
+            loader = host_context().native.loader
+            found = self.libraries[text] = loader.load(image, symbols, imports)
             found.pin()
         return found
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft.driver import critical, device
+from weft.driver import critical
+from weft.driver.context import host_context
 from weft.ir import dtype as dt
 from weft.ir.op import MATRICES
 from weft.ir.stmt import PARALLEL, SERIAL, Body, For, Kernel, Stmt, While
@@ -39,7 +40,7 @@ def c_function(kernel: Kernel, name: str, params: Mapping[str, ir.Param]) -> cri
     params
         Parameters of the C function; every variable of the kernel is the name of one.
     """
-    target = device.target().without(MATRICES, dt.uint32)  # no caller in C asked for tiles
+    target = host_context().target.without(MATRICES, dt.uint32)  # no caller in C asked for tiles
     if has_threads(kernel):
         kernel = blocks_to_loops(kernel, target.vector_bytes // 4)
     kernel = _OneThread(choose(kernel, target, 1)).run()

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
+from weft.driver.context import Context, context
 from weft.imports import importing
 from weft.ir import node as nd
 from weft.ir.expr import Expr
@@ -28,7 +29,7 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
     """Return a key of a small graph, with what `known` answers for replaced, and its leaves.
 
     Equal keys mean equal graphs, whose leaves are those of the `Structure` in its order. None: the
-    graph is large.
+    graph is large, or there are copies between devices.
     """
     number: dict[Node, int] = {}
     leaves: list[Storage] = []
@@ -54,6 +55,8 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
         number[node] = len(number)
         op, attr = node.op, node.attr
         key += (op, node.dtype, node.shape)
+        if op is Op.COPY:
+            return None
         if op is Op.BUFFER:
             leaves.append(attr)
         elif attr is not None and op is not Op.DETACH:  # what it says is of gradients
@@ -79,16 +82,34 @@ class Structure:
         Outputs, each with the leaf whose memory it may take.
     resident : tuple of int
         Leaves of which calls may keep copies, because their elements seldom change.
+    context : Context
+        The device that the graph is computed on, or what is on no device of it.
+    devices : tuple of str
+        The devices of its values, if they are several or not the default device.
+    has_copies : bool
+        Whether values are placed on devices or copied between them.
     """
 
-    __slots__ = ("key", "leaves", "nodes", "resident", "updates")
+    __slots__ = ("context", "devices", "has_copies", "key", "leaves", "nodes", "resident",
+                 "updates")  # fmt: skip
+
+    context: Context
 
     def __init__(self, outputs: Sequence[Node], updates: Mapping[int, Storage] | None = None,
                  resident: Container[Storage] = ()) -> None:  # fmt: skip
         self.nodes = nd.toposort(outputs)
+        named = {n.device for n in self.nodes}
+        named.discard("")
+        first = context()
+        if named and (len(named) > 1 or first.name not in named):
+            self.devices = tuple(sorted(named))
+            self.context = context(outputs[0].device or self.devices[0])
+        else:
+            self.devices, self.context = (), first
         self.leaves: list[Storage] = []
         number: dict[Node, int] = {}
         rows: list[tuple[Any, ...]] = []
+        self.has_copies = False
         for i, node in enumerate(self.nodes):
             number[node] = i
             op, attr = node.op, node.attr
@@ -96,10 +117,14 @@ class Structure:
                 attr = len(self.leaves)
                 self.leaves.append(node.attr)
             elif attr is not None:
+                self.has_copies |= op is Op.COPY
                 attr = None if op is Op.DETACH else _plain(op, attr)
             rows.append((op.name, node.dtype.text, node.shape,
                          tuple([number[a] for a in node.args]), attr))
         self.key: tuple[Any, ...] = (tuple(rows), tuple([number[o] for o in outputs]))
+        if self.context.name != nd.HOST or self.devices:
+            self.key = (*self.key, "on", self.context.name,
+                        tuple([s.device for s in self.leaves]) if len(self.devices) > 1 else ())
         self.updates: tuple[tuple[int, int], ...] = ()
         if updates:
             slots = {storage: i for i, storage in enumerate(self.leaves)}
@@ -108,6 +133,11 @@ class Structure:
         self.resident = tuple([i for i, s in enumerate(self.leaves) if s in resident])
         if self.resident:
             self.key = (*self.key, "resident", self.resident)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether all of it is computed on one device, by native code of this process."""
+        return len(self.devices) < 2 and self.context.is_native
 
     def text(self) -> str:
         """Return the key as text that is the same in every process."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from weft.config import Debug, config, debug
-from weft.driver import counters, device
+from weft.driver import counters, tuned
 from weft.driver.background_compile import BackgroundCompile, Once
-from weft.driver.tuning import tuned
+from weft.driver.context import Context, disk
 from weft.errors import CacheError, CompileError
 from weft.imports import importing
 from weft.ir.stmt import Kernel
@@ -113,6 +113,8 @@ _MOST_KEYS: Final = 8192  # of kernels that are gone
 _read: Final[set[str]] = set()  # keys of what came from disk
 _subjects: Final[dict[str, tuple[str, Record | None]]] = {}  # keys, and their tuning records
 _distrusted: Final[set[str]] = set()  # and of what the linker refused then
+# Called with kernels before they are compiled, where the settings ask for tuning.
+tuners: Final[list[Callable[[Kernel, Context], object]]] = []
 
 
 def symbol(key: str) -> str:
@@ -120,16 +122,14 @@ def symbol(key: str) -> str:
     return f"weft_{key[:24]}"
 
 
-def key_of(kernel: Kernel) -> str:
-    """Return the cache key: text, target, compiler, threads and Weft's version."""
+def key_of(kernel: Kernel, context: Context) -> str:
+    """Return the cache key: text, device, target, compiler, threads and Weft's version."""
     with importing:
         from weft.ir.text.text import canonical_text
 
-    runtime = device.runtime()
     text = canonical_text(kernel)
-    key = fingerprint("kernel", text, device.fingerprint(), runtime.compiler.cache_key,
-                      runtime.thread_count)
-    subject = tuned.record_key(text)
+    key = context.key("kernel", text)
+    subject = tuned.record_key(text, context)
     record = tuned.find(subject)
     if record is not None:
         key = fingerprint("tuned", key, record.mark)
@@ -159,26 +159,27 @@ def alone(kernel: Kernel) -> int:
     return _CALL_NANOSECONDS + max(meta.traffic // _CACHED_PER_NANOSECOND, busy)
 
 
-def compiled(kernel: Kernel, tiers: bool = True, resident: tuple[int, ...] = ()) -> Code:
+def compiled(kernel: Kernel, context: Context, tiers: bool = True,
+             resident: tuple[int, ...] = ()) -> Code:  # fmt: skip
     """Return the code of a loop-level kernel, compiling it if no cache has it.
 
     With `tiers` it may be that of the first tier, if the settings ask for tiers. Copies of the
     `resident` parameters are left to the kernels of `Code.packings`.
     """
-    return _finished(_begun(kernel, tiers, {}, resident))
+    return _finished(_begun(kernel, context, tiers, {}, resident))
 
 
-def compiled_all(kernels: Iterable[tuple[Kernel, tuple[int, ...]]],
+def compiled_all(kernels: Iterable[tuple[Kernel, tuple[int, ...]]], context: Context,
                  tick: Callable[[], None]) -> list[Code]:  # fmt: skip
     """Return the code of several kernels with their resident parameters, as `compiled` does.
 
     LLVM works on one kernel, on a thread of its own, while Weft lowers the next ones.
     """
-    with BackgroundCompile(device.runtime().thread_count > 1 and not config().tune) as aside:
+    with BackgroundCompile(context.threads > 1 and not config().tune) as aside:
         begun: list[Code | _Job] = []
         under_way: dict[str, _Job] = {}
         for kernel, resident in kernels:
-            job = _begun(kernel, True, under_way, resident)
+            job = _begun(kernel, context, True, under_way, resident)
             begun.append(job)
             if isinstance(job, _Job) and under_way.setdefault(job.key, job) is job:
                 aside.start(job.image)
@@ -189,9 +190,9 @@ def compiled_all(kernels: Iterable[tuple[Kernel, tuple[int, ...]]],
 class _Job:
     """A kernel that is on its way through the compiler."""
 
-    def __init__(self, key: str, rendered: Rendered, seconds: float, subject: str,
-                 mark: str) -> None:  # fmt: skip
-        self.key, self.rendered, self.seconds = key, rendered, seconds
+    def __init__(self, key: str, context: Context, rendered: Rendered, seconds: float,
+                 subject: str, mark: str) -> None:  # fmt: skip
+        self.key, self.context, self.rendered, self.seconds = key, context, rendered, seconds
         self.subject, self.mark = subject, mark
         self.code: Code | None = None
         self.image = Once(rendered.compiled)
@@ -214,29 +215,27 @@ def _finished(job: Code | _Job) -> Code:
         print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{tier}) in {seconds * 1e3:.1f} ms",
               file=sys.stderr)
     code = Code(job.key, built.image, built.messages, built.variables, job.subject, job.mark,
-                built.width, _packings(built))
+                built.width, _packings(built, job.context))
     job.code = code
     _note(code)
     if quick:
         code.nest = rendered.nest  # for this process: others shall find the full tier or nothing
     else:
-        device.disk().put(_KIND, job.key, code.pack())
+        disk().put(_KIND, job.key, code.pack())
     return code
 
 
-def _begun(kernel: Kernel, tiers: bool, under_way: Mapping[str, _Job],
+def _begun(kernel: Kernel, context: Context, tiers: bool, under_way: Mapping[str, _Job],
            resident: tuple[int, ...]) -> Code | _Job:  # fmt: skip
     """Return the code that a cache has, or a kernel lowered for the compiler."""
-    if config().tune and counters.active() is None:
-        with importing:
-            from weft.driver.tuning.tune_kernels import tune_first
-
-        tune_first(kernel)
-    key = key_of(kernel)
+    if config().tune and context.is_native and counters.active() is None:
+        for tune in tuners:
+            tune(kernel, context)
+    key = key_of(kernel, context)
     if resident:
         key, subject = fingerprint("resident", key, *resident), _subjects[key]
         _subjects[key] = subject
-    tiered = config().tiered and tiers and not resident
+    tiered = config().tiered and tiers and context.is_native and not resident
     found = _loaded.get(key)
     if found is not None and counters.active() is None and (tiered or found.nest is None):
         counters.count("kernel memory hits")
@@ -249,11 +248,11 @@ def _begun(kernel: Kernel, tiers: bool, under_way: Mapping[str, _Job],
         if found is not None:
             return found
         if tiered and nanoseconds(kernel) < QUICK_NANOSECONDS:
-            return _job(kernel, key, "quick")
-    return _job(kernel, key, resident=resident)
+            return _job(kernel, key, context, "quick")
+    return _job(kernel, key, context, resident=resident)
 
 
-def compile_again(key: str) -> tuple[Code, Code]:
+def compile_again(key: str, context: Context) -> tuple[Code, Code]:
     """Compile a kernel of the first tier fully; return its old and its new code, loaded.
 
     Raises
@@ -265,10 +264,10 @@ def compile_again(key: str) -> tuple[Code, Code]:
     if old is None or old.nest is None:
         raise CompileError("tiers", found="a kernel that nothing uses any more")
     try:
-        new = _finished(_job(old.nest, key))
+        new = _finished(_job(old.nest, key, context))
         if (new.variables, new.messages) != (old.variables, old.messages):
             raise CompileError("tiers", found="another interface", expected="that of the old code")
-        load([new])
+        load([new], context)
     except BaseException:
         _loaded[key] = old
         raise
@@ -280,7 +279,7 @@ def from_disk(key: str) -> Code | None:
     found = _loaded.get(key)
     if found is not None and (found.nest is None or config().tiered):
         return found
-    data = device.disk().get(_KIND, key) if key not in _distrusted else None
+    data = disk().get(_KIND, key) if key not in _distrusted else None
     found = Code.unpack(key, data) if data is not None else None
     if found is not None and found.mark != tuned.mark(tuned.find(found.subject)):
         return None  # tuned since, or tuning was forgotten
@@ -293,21 +292,22 @@ def from_disk(key: str) -> Code | None:
     return found
 
 
-def _job(kernel: Kernel, key: str, tier: str = "full", resident: tuple[int, ...] = (),
+def _job(kernel: Kernel, key: str, context: Context, tier: str = "full",
+         resident: tuple[int, ...] = (),
          chosen: tuple[Kernel, str] | None = None) -> _Job:  # fmt: skip
     """Lower a kernel for the compiler."""
-    with device.preparing():
+    with context.preparing():
         from weft.driver.pipeline import render
 
     start = time.perf_counter()
     subject, record = _subjects.get(key, ("", None))
     if record is not None and tier == "full":
-        chosen = tuned.recorded(kernel, record)
-    rendered = render(kernel, symbol(key), tier, chosen, resident)
-    return _Job(key, rendered, time.perf_counter() - start, subject, tuned.mark(record))
+        chosen = tuned.recorded(kernel, record, context)
+    rendered = render(kernel, symbol(key), context, tier, chosen, resident)
+    return _Job(key, context, rendered, time.perf_counter() - start, subject, tuned.mark(record))
 
 
-def _packings(built: Built) -> tuple[Packing, ...]:
+def _packings(built: Built, context: Context) -> tuple[Packing, ...]:
     """Return what fills the panels of a kernel, compiling it if no cache has it."""
     with importing:
         from weft.ir.text.text import canonical_text
@@ -316,18 +316,16 @@ def _packings(built: Built) -> tuple[Packing, ...]:
     out: list[Packing] = []
     places = {p.name: i for i, p in enumerate(built.nest.params)}
     for panel in built.panels:
-        runtime = device.runtime()
-        key = fingerprint("panels", canonical_text(panel.kernel), device.fingerprint(),
-                          runtime.compiler.cache_key, runtime.thread_count)
+        key = context.key("panels", canonical_text(panel.kernel))
         if from_disk(key) is None:
-            _finished(_job(panel.kernel, key, chosen=(panel.kernel, built.pipeline)))
+            _finished(_job(panel.kernel, key, context, chosen=(panel.kernel, built.pipeline)))
         nbytes = size_of(panel.memory.size) * panel.memory.dtype.itemsize
         out.append(Packing(key, nbytes, places[panel.source]))
     return tuple(out)
 
 
-def load(codes: Iterable[Code]) -> None:
-    """Link every kernel that is not loaded yet, as one library.
+def load(codes: Iterable[Code], context: Context) -> None:
+    """Link every kernel of a native device that is not loaded yet, as one library.
 
     Raises
     ------
@@ -340,7 +338,7 @@ def load(codes: Iterable[Code]) -> None:
     if not new:
         return
     try:
-        library = device.runtime().load([c.image for c in new], [c.name for c in new])
+        library = context.native.link([c.image for c in new], [c.name for c in new])
     except CompileError as error:
         doubtful = [c.key for c in new if c.key in _read]
         if not doubtful:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weft.driver import counters, device, kernels
+from weft.driver import counters, kernels
+from weft.driver.context import Context, host_context, lock
 from weft.imports import importing
 from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
@@ -49,10 +50,10 @@ class Loaded:
     """
 
     __slots__ = ("_call", "_code", "_keep", "_messages", "_places", "_serial", "_work",
-                 "constants", "nbuffers", "variables", "written")  # fmt: skip
+                 "constants", "context", "nbuffers", "variables", "written")  # fmt: skip
 
     def __init__(self, code: kernels.Code, kernel: Kernel, places: list[Location | None],
-                 constants: Sequence[Any]) -> None:  # fmt: skip
+                 constants: Sequence[Any], context: Context) -> None:  # fmt: skip
         nbuffers = len(kernel.params)
         from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, NativePlan, VariableRef
 
@@ -61,7 +62,7 @@ class Loaded:
         count = len(self.variables)
         step = KernelStep(code.address, [BufferRef.input(k) for k in range(nbuffers)],
                           [VariableRef(k) for k in range(count)], code.name)
-        plan = NativePlan(device.runtime().executor, [step], nbuffers, 0, nvariables=count,
+        plan = NativePlan(context.native.executor, [step], nbuffers, 0, nvariables=count,
                           release_gil=True, keep=(code.library, *constants))
         self.constants = tuple(c.__array_interface__["data"][0] for c in constants)
         self.nbuffers = nbuffers
@@ -69,6 +70,7 @@ class Loaded:
         self._work = work_of_thread(kernel)
         self._code, self._keep = code, constants
         self._serial: Any = None
+        self.context = context
         self._call = plan.call
 
     def run(self, addresses: Sequence[int], values: Sequence[int]) -> Failed | None:
@@ -120,12 +122,12 @@ class Loaded:
         """
         work = None if self._work is None else self._work * threads
         long = work is None or work > _LONG_WORK
-        if work is None or work >= device.target().costs.parallel_work or blocks == 1:
+        if work is None or work >= self.context.target.costs.parallel_work or blocks == 1:
             return self._code.address, long
         if self._serial is None:
-            self._serial = device.runtime().loader.load(
+            self._serial = self.context.native.loader.load(
                 self._code.image, (self._code.name,),
-                {"weft_parallel_for": launcher.serial, **device.runtime().stops()})
+                {"weft_parallel_for": launcher.serial, **self.context.native.stops()})
         found: int = self._serial[self._code.name]
         return found, long
 
@@ -149,7 +151,7 @@ _launchers: Final[dict[Types, Launcher | None]] = {}
 
 def launcher(types: Types) -> Launcher | None:
     """Return the native launches; None where the interpreter allows none."""
-    with device.lock:
+    with lock:
         if types not in _launchers:
             with importing:
                 from weft.runtimes.cpu.calls import launches
@@ -158,14 +160,14 @@ def launcher(types: Types) -> Launcher | None:
             with contextlib.suppress(launches.NotSupported, AttributeError, TypeError):
                 code = launches.module(launches.layout(types))
                 links = launches.imports(code.named("Py"))
-                library = device.runtime().support(code.text, launches.SYMBOLS, links)
+                library = host_context().native.support(code.text, launches.SYMBOLS, links)
                 made = launches.Launcher(library, types)
             _launchers[types] = made  # None: the API of this Python differs
         return _launchers[types]
 
 
-def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
-    """Return a kernel compiled for the host, from a cache if it is there.
+def load_kernel(kernel: Kernel, context: Context, constants: Sequence[Any] = ()) -> Loaded:
+    """Return a kernel compiled for a device, from a cache if it is there.
 
     `constants` are NumPy arrays, the last of its parameters.
 
@@ -177,24 +179,24 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
     for number, stmt in enumerate(walk(kernel.body)):
         places.append(kernel.locations.get(stmt))
         numbers[stmt] = Location(CHECK, number)
-    with device.lock, reporting_shortage("compile"):
-        code = kernels.compiled(kernel.replace(locations=numbers), tiers=False)
-        kernels.load([code])
-        return Loaded(code, kernel, places, constants)
+    with lock, reporting_shortage("compile"):
+        code = kernels.compiled(kernel.replace(locations=numbers), context, tiers=False)
+        kernels.load([code], context)
+        return Loaded(code, kernel, places, constants, context)
 
 
-def texts(kernel: Kernel, constants: Sequence[Any] = ()) -> tuple[str, str]:
+def texts(kernel: Kernel, context: Context, constants: Sequence[Any] = ()) -> tuple[str, str]:
     """Return the source and the assembly of a kernel, which is compiled once more for them."""
     with counters.record() as recording:
-        load_kernel(kernel, constants)
+        load_kernel(kernel, context, constants)
     built = recording.built[-1]
-    compiler: Any = device.runtime().compiler
+    compiler: Any = context.compiler
     return built.source, compiler.assembly(built.source, built.pipeline)
 
 
-def schedule(kernel: Kernel) -> Kernel:
-    """Return a kernel with the schedule that it gets on this machine."""
+def schedule(kernel: Kernel, context: Context) -> Kernel:
+    """Return a kernel with the schedule that it gets on a device."""
     with importing:
         from weft.strategies import choose
 
-    return choose(kernel, device.target(), device.runtime().thread_count)
+    return choose(kernel, context.target, context.threads)

@@ -7,9 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from weft.backends import cpu
 from weft.config import Debug, config, debug
-from weft.driver import device
+from weft.driver.context import Context
 from weft.driver.optimisation_levels import LEVELS, levelled
 from weft.imports import importing
 from weft.ir.bounds import bounds
@@ -69,6 +68,8 @@ class Built(Record):
 
     Attributes
     ----------
+    context : Context
+        The device that it is compiled for.
     nest, scheduled : Kernel
         The loop nest before and after its strategy.
     program : Program
@@ -85,6 +86,7 @@ class Built(Record):
         Copies of arrays that it reads from parameters behind those of the nest.
     """
 
+    context: Context
     nest: Kernel
     scheduled: Kernel
     program: Program
@@ -133,6 +135,8 @@ class Rendered(NamedTuple):
 
     Attributes
     ----------
+    context : Context
+        The device that it is rendered for.
     nest, scheduled : Kernel
         The loop nest before and after its strategy.
     program : Program
@@ -147,6 +151,7 @@ class Rendered(NamedTuple):
         Copies that it reads from parameters of their own.
     """
 
+    context: Context
     nest: Kernel
     scheduled: Kernel
     program: Program
@@ -159,7 +164,7 @@ class Rendered(NamedTuple):
     def compiled(self) -> tuple[bytes, float]:
         """Return the object file and the milliseconds of this thread that it took."""
         start = time.thread_time()
-        image = device.runtime().compiler.compile(stage(self.program.source), self.pipeline)
+        image = self.context.compiler.compile(stage(self.program.source), self.pipeline)
         return image, (time.thread_time() - start) * 1e3
 
     def built(self, image: bytes, milliseconds: float) -> Built:
@@ -169,8 +174,8 @@ class Rendered(NamedTuple):
             for text, place in stage(self.program.linear).messages
         ]
         effort = Effort(self.passes, len(self.scheduled.meta.schedule), self.python, milliseconds)
-        return Built(self.nest, self.scheduled, self.program.compiled(image), messages,
-                     self.pipeline, self.tier, effort, self.panels)
+        return Built(self.context, self.nest, self.scheduled, self.program.compiled(image),
+                     messages, self.pipeline, self.tier, effort, self.panels)
 
 
 def _checked(flat: Kernel) -> Kernel:
@@ -184,35 +189,35 @@ def _checked(flat: Kernel) -> Kernel:
     return assert_bounds(flat) if config().guard else flat
 
 
-def build(kernel: Kernel, name: str, tier: str = FULL,
+def build(kernel: Kernel, name: str, context: Context, tier: str = FULL,
           chosen: tuple[Kernel, str] | None = None, resident: Sequence[int] = ()
           ) -> Built:  # fmt: skip
-    """Compile a loop nest for the host under the symbol `name`.
+    """Compile a loop nest for a device under the symbol `name`.
 
     `chosen` is a schedule and the compiler's pipeline that tuning found for it; copies of the
     `resident` parameters, which are the same from call to call, are left to kernels of their own.
     """
-    rendered = render(kernel, name, tier, chosen, resident)
+    rendered = render(kernel, name, context, tier, chosen, resident)
     return rendered.built(*rendered.compiled())
 
 
-def render(kernel: Kernel, name: str, tier: str = FULL,
+def render(kernel: Kernel, name: str, context: Context, tier: str = FULL,
            chosen: tuple[Kernel, str] | None = None, resident: Sequence[int] = ()
            ) -> Rendered:  # fmt: skip
     """Take a loop nest to the text that the compiler reads: everything in `build` before LLVM.
 
     A nest that fails under a schedule of its own is rendered under the plainest one.
     """
-    return attempt(lambda: _render(kernel, name, tier, chosen, resident),
-                   lambda reason: _render(kernel, name, tier, None, (), reason), verifying)
+    return attempt(lambda: _render(kernel, name, context, tier, chosen, resident),
+                   lambda reason: _render(kernel, name, context, tier, None, (), reason), verifying)
 
 
-def _render(kernel: Kernel, name: str, tier: str, chosen: tuple[Kernel, str] | None,
-            resident: Sequence[int], failed: str = "") -> Rendered:  # fmt: skip
+def _render(kernel: Kernel, name: str, context: Context, tier: str,
+            chosen: tuple[Kernel, str] | None, resident: Sequence[int],
+            failed: str = "") -> Rendered:  # fmt: skip
     """Render a nest; the plainest way, if it is known that its schedule `failed`, and why."""
     start, before = time.thread_time(), Tally.passes
-    target = device.target()
-    threads = device.runtime().thread_count
+    target, threads = context.target, context.threads
     nest, hints = kernel, dict(kernel.meta.hints)
     plain = tier != FULL or bool(failed)
     if has_threads(kernel):
@@ -254,7 +259,7 @@ def _render(kernel: Kernel, name: str, tier: str, chosen: tuple[Kernel, str] | N
     # Panels are parameters that the nest has not.
     program = Program(name, scheduled if panels else kernel).on(target.name, target.arch)
     program = program.linearized(linear)
-    source = cpu.renderer(target).render(linear, name)
+    source = context.renderer(target).render(linear, name)
     program = program.rendered(source.language, levelled(source.text, hints.get("opt", "")))
     pipeline = _PIPELINES[tier] if chosen is None else chosen[1]
     pipeline = LEVELS.get(hints.get("opt", ""), pipeline)
@@ -268,5 +273,5 @@ def _render(kernel: Kernel, name: str, tier: str, chosen: tuple[Kernel, str] | N
     if debug(Debug.SOURCE):
         print(program.source, file=sys.stderr)
     passes = Tally.passes - before - by_primitives + _OWN_TRAVERSALS
-    return Rendered(nest, scheduled, program, tier, pipeline, passes,
+    return Rendered(context, nest, scheduled, program, tier, pipeline, passes,
                     (time.thread_time() - start) * 1e3, panels)  # fmt: skip

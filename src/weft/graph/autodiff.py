@@ -32,6 +32,7 @@ RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
     **gradients_reduce.RULES,
     Op.BUFFER: (lambda node, g: infer.reshape(g, node.attr.origin.shape),),
     Op.DETACH: (lambda node, g: g, lambda node, g: None),  # see `weft.ir.node.History`
+    Op.COPY: (lambda node, g: infer.copy(g, node.args[0].device or g.device),),
 }
 """For each operation a rule for each float operand: ``(node, its gradient) -> gradient of the
 operand``, None where that is zero everywhere."""
@@ -81,6 +82,7 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
     final: dict[Node, Node] = {}  # of reductions, once complete
     reached = {o for o in outputs if o in needed}
     found: dict[Node, Node] = {}
+    parts: dict[Node, dict[int, Node]] = {}  # of functions whose derivative the user wrote
     for node in reversed(order):
         if node not in reached:
             continue
@@ -98,6 +100,14 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
                 _accumulate(grads, softmax.operand,
                             gradients_softmax.gradient(softmax, g, users, final))
             continue
+        if type(node.attr) is nd.Part:
+            reached.add(node.attr.call)
+            if g is not None:
+                parts.setdefault(node.attr.call, {})[node.attr.number] = g
+            continue
+        if type(node.attr) is nd.Custom:
+            reached.update(_custom(node, parts.pop(node, {}), grads, needed))
+            continue
         for position, arg in enumerate(nd.gradient_operands(node)):
             if arg in needed:
                 reached.add(arg)
@@ -108,6 +118,25 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
         None if t not in found else infer.reshape(found[t], w.shape)
         for t, w in zip(targets, wrt, strict=True)
     ]
+
+
+def _custom(node: Node, given: dict[int, Node], grads: dict[Node, Node],
+            needed: set[Node]) -> list[Node]:  # fmt: skip
+    """Pass gradients through a function whose derivative the user wrote; return what they reach.
+
+    What the function gives no gradient has none, as if it did not depend on it.
+    """
+    wanted = [(i, arg) for i, arg in enumerate(node.attr.inputs) if arg in needed]
+    if not given:
+        return [arg for _, arg in wanted]
+    made = node.attr.rule(node, given)
+    reached = []
+    for i, arg in wanted:
+        part = made[i]
+        if part is not None:
+            _accumulate(grads, arg, part)
+            reached.append(arg)
+    return reached
 
 
 def _softmaxes(order: Sequence[Node], needed: set[Node],

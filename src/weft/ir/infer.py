@@ -6,6 +6,7 @@ node have one shape and, but for WHERE's condition and casts, one dtype.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 
@@ -309,17 +310,10 @@ def strided(x: Node, shape: Sequence[int], offset: int, strides: Sequence[int]) 
     )):
         raise ShapeError("strided", found=f"elements {low} to {high} of {x.shape}",
                          expected="indices inside a flat array")
-    row_major = tuple(_product(shape[i + 1:]) for i in range(len(shape)))
-    if offset == 0 and tuple(strides) == row_major and same_dim(_product(shape), total):
+    row_major = tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
+    if offset == 0 and tuple(strides) == row_major and same_dim(math.prod(shape), total):
         return reshape(x, dims)
     return nd.make(Op.STRIDED, x.dtype, dims, (x,), nd.StridedAttr(offset, tuple(strides)))
-
-
-def _product(dims: Sequence[int]) -> int:
-    total = 1
-    for dim in dims:
-        total *= dim
-    return total
 
 
 def reduce(x: Node, kind: str, axes: Sequence[int], single: bool = False) -> Node:
@@ -469,6 +463,11 @@ def pack(x: Node, flags: Node) -> tuple[Node, Node]:
 def contiguous(x: Node) -> Node:
     """Return `x`, to be held in memory of its own."""
     return nd.make(Op.CONTIGUOUS, x.dtype, x.shape, (x,))
+
+
+def copy(x: Node, device: str) -> Node:
+    """Return `x` on a device: a copy of it, or, of what is on none, computed there."""
+    return x if x.device == device else nd.make(Op.COPY, x.dtype, x.shape, (x,), device)
 
 
 def detach(x: Node) -> Node:

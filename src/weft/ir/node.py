@@ -8,10 +8,11 @@ movement op is a pure index map (`weft.kernelize.common.indexing`). A matmul is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from weft.errors import LaunchError
+from weft.errors import DeviceError, LaunchError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
@@ -24,6 +25,7 @@ from weft.weak import WeakTable
 
 Triple = tuple[int, int, int]
 
+HOST: Final = "cpu"  # the device whose memory is that of this process
 Dim = int | Expr  # a symbolic size is an int64 expression of VARIABLEs
 Shape = tuple[Dim, ...]
 
@@ -38,17 +40,20 @@ class Storage:
     buffer : object
         What the runtime allocated, or None for a placeholder (a jit argument).
     device : str
-        Where it lives.
+        Where it lives: by default where its buffer is, or the memory of this process. Empty for a
+        placeholder of a number, which any device may read.
     origin : Node or None
         The node that was realized into this storage, kept for differentiation only.
     """
 
     __slots__ = ("__weakref__", "buffer", "device", "dtype", "origin", "shared", "size")
 
-    def __init__(self, dtype: DType, size: Dim, buffer: Any = None, device: str = "cpu",
+    def __init__(self, dtype: DType, size: Dim, buffer: Any = None, device: str | None = None,
                  origin: Node | None = None, shared: bool = False) -> None:  # fmt: skip
-        self.dtype, self.size, self.buffer, self.device = dtype, size, buffer, device
-        self.origin, self.shared = origin, shared
+        self.dtype, self.size, self.buffer = dtype, size, buffer
+        if device is None:
+            device = HOST if buffer is None else buffer.device
+        self.device, self.origin, self.shared = device, origin, shared
 
 
 class SliceAttr(Record):
@@ -129,7 +134,7 @@ class SortAttr(Record):
 
 # What gathers and scatters are called whose negative indices were moved up by the size before: a
 # report counts them from the end again.
-FROM_THE_END: Final = frozenset({"index", "embedding", "index_select", "take", "take_along_dim"})
+FROM_THE_END: Final = frozenset({"index", "index_select", "take", "take_along_dim"})
 
 
 class GatherAttr(Record):
@@ -178,6 +183,46 @@ class History:
 
     def __hash__(self) -> int:
         return hash((self.node, self.replaced))
+
+
+class Custom:
+    """One call of a function whose derivative the user wrote (`weft.autograd.Function`).
+
+    It is the attribute of a DETACH of no value of interest, where the gradients of all results
+    meet (`custom`); each result is a DETACH with a `Part`. As with `History`, no pass over values
+    looks at it.
+
+    Attributes
+    ----------
+    inputs : tuple of Node
+        What gradients go to.
+    saved : tuple of Node
+        The values that `rule` reads: those of the forward.
+    rule : callable
+        ``rule(custom, {number: gradient})`` returns a gradient, or None, for each of the inputs.
+    """
+
+    __slots__ = ("inputs", "rule", "saved")
+
+    def __init__(self, inputs: tuple[Node, ...], saved: tuple[Node, ...],
+                 rule: CustomRule) -> None:  # fmt: skip
+        self.inputs, self.saved, self.rule = inputs, saved, rule
+
+
+class Part:
+    """Which result of a `Custom` function a DETACH is; ``call`` is where their gradients meet."""
+
+    __slots__ = ("call", "number")
+
+    def __init__(self, call: Node, number: int) -> None:
+        self.call, self.number = call, number
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Part) and self.call is other.call
+                and self.number == other.number)
+
+    def __hash__(self) -> int:
+        return hash((self.call, self.number))
 
 
 class LaunchAttr(Record):
@@ -229,15 +274,19 @@ class Node:
     ----------
     op, dtype, shape, args, attr
         The row of the op table, element type, sizes, operand nodes, attribute record.
+    device : str
+        Where the value is: that of its operands. Empty for what is computed from constants alone,
+        which any device may do.
     """
 
-    __slots__ = ("__weakref__", "args", "attr", "dtype", "op", "shape")
+    __slots__ = ("__weakref__", "args", "attr", "device", "dtype", "op", "shape")
 
     op: Operation
     dtype: DType
     shape: Shape
     args: tuple[Node, ...]
     attr: Any
+    device: str
 
     @property
     def ndim(self) -> int:
@@ -249,6 +298,7 @@ class Node:
         return f"<{self.op.name} {self.dtype.text}{list(self.shape)}{attr}>"
 
 
+CustomRule = Callable[[Node, Mapping[int, Node]], Sequence[Node | None]]
 _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
@@ -263,10 +313,35 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
+        made.device = _device(op, args, attr)
         found = intern(_interned, key, made)
         if watcher is not None:
             watcher(found)
     return found
+
+
+def _device(op: Operation, args: tuple[Node, ...], attr: Any) -> str:
+    """Return where a new node is computed.
+
+    Raises
+    ------
+    DeviceError
+        If its operands are on several devices.
+    """
+    if op is Op.COPY or op is Op.BUFFER:
+        device = attr if op is Op.COPY else getattr(attr, "device", "")
+        return sys.intern(device) if type(device) is str else ""  # the verifier refuses others
+    if not args:
+        return ""
+    device = args[0].device
+    for other in args:
+        if other.device is not device and other.device:
+            if device:
+                raise DeviceError(op.name, found=f"operands on {device} and {other.device}",
+                                  expected="operands on one device",
+                                  hint=f"move one, as in x.to({device!r})")
+            device = other.device
+    return device
 
 
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:
@@ -283,20 +358,56 @@ def gradient_operands(node: Node) -> tuple[Node, ...]:
     """Return what the gradient of a node may flow to.
 
     These are its operands, except that a leaf has the node that was realized into it (if it was
-    kept for differentiation), a DETACH what its `History` says, and a launch nothing.
+    kept for differentiation), a DETACH what its `History` or `Custom` says, and a launch nothing.
     """
     op = node.op
     if op is Op.BUFFER:
         origin = node.attr.origin
         return () if origin is None else (origin,)
     if op is Op.DETACH:
-        history = node.attr
-        if type(history) is not History:
-            return ()
-        return (node.args[0], history.node) if history.replaced else (history.node,)
+        attr = node.attr
+        if type(attr) is History:
+            return (node.args[0], attr.node) if attr.replaced else (attr.node,)
+        if type(attr) is Part:
+            return (attr.call,)
+        return attr.inputs if type(attr) is Custom else ()
     if op is Op.PROJECT and node.args[0].op is Op.LAUNCH:  # a kernel has no gradient
         return ()
     return node.args
+
+
+def recorded_nodes(node: Node) -> tuple[Node, ...]:
+    """Return the nodes that the attribute of a DETACH names: what was recorded beside the value."""
+    attr = node.attr
+    if type(attr) is History:
+        return (attr.node,)
+    if type(attr) is Part:
+        return (attr.call,)
+    return (*attr.inputs, *attr.saved) if type(attr) is Custom else ()
+
+
+def with_recorded(attr: Any, new: Mapping[Node, Node]) -> Any:
+    """Return an attribute with others in place of the nodes that it names."""
+    if type(attr) is History:
+        return History(new[attr.node], attr.replaced)
+    if type(attr) is Part:
+        return Part(new[attr.call], attr.number)
+    if type(attr) is not Custom:
+        return attr
+    inputs, saved = (tuple([new[n] for n in nodes]) for nodes in (attr.inputs, attr.saved))
+    if inputs == attr.inputs and saved == attr.saved:
+        return attr
+    return Custom(inputs, saved, attr.rule)
+
+
+def custom(inputs: tuple[Node, ...], saved: tuple[Node, ...], rule: CustomRule) -> Node:
+    """Return the node where the gradients of all results of a `Custom` function meet."""
+    return make(Op.DETACH, dt.float32, (), (const(0.0, dt.float32),), Custom(inputs, saved, rule))
+
+
+def part_of(call: Node, number: int, value: Node) -> Node:
+    """Return a result of a `Custom` function: a value, whose gradient goes to the call."""
+    return make(Op.DETACH, value.dtype, value.shape, (value,), Part(call, number))
 
 
 def const(value: bool | int | float, dtype: DType) -> Node:
@@ -351,3 +462,17 @@ def toposort(roots: Iterable[Node], known: Container[Node] = ()) -> list[Node]:
                 done[node] = None
                 stack.pop()
     return list(done)
+
+
+_NOTHING: Final[Mapping[Node, Node]] = {}
+
+
+def without_copies(outputs: Iterable[Node], known: Mapping[Node, Node] = _NOTHING) -> list[Node]:
+    """Return a graph without copies, which is all on one device; `known` nodes are replaced."""
+    roots, made = list(outputs), dict(known)
+    for node in toposort(roots, known):
+        if node.op is Op.COPY:
+            made[node] = made[node.args[0]]
+        else:
+            made[node] = with_args(node, tuple([made[a] for a in node.args]))
+    return [made[o] for o in roots]

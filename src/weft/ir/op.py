@@ -212,6 +212,7 @@ class Op:
     PACK: Final = Operation("pack", 2, "pack")
     CONTIGUOUS: Final = Operation("contiguous", 1, "buffer")
     DETACH: Final = Operation("detach", 1, "buffer")
+    COPY: Final = Operation("copy", 1, "device", result="same")  # attr: name of the device
 
 
 MATRICES: Final = (Op.MATRIX2, Op.MATRIX4, Op.MATRIX4S)  # products of whole matrices

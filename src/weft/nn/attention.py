@@ -1,4 +1,4 @@
-"""Multi-head attention and the transformer encoder layer."""
+"""Multi-head attention."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import cast
 from weft.errors import ShapeError
 from weft.nn import functional as F
 from weft.nn import init
-from weft.nn.dropout import Dropout
 from weft.nn.layers import Linear
 from weft.nn.module import Module
-from weft.nn.normalization import LayerNorm
 from weft.nn.sections import SECTIONS
+from weft.tensors.api.combined import cat
 from weft.tensors.api.creation import empty, zeros
 from weft.tensors.api.tensor import Parameter, Tensor
-from weft.tensors.core.arguments import choice
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = ["MultiheadAttention", "TransformerEncoderLayer"]
+__all__ = ["MultiheadAttention"]
+
+
+def _projection(rows: int, columns: int) -> Parameter:
+    return Parameter(init.xavier_uniform_(empty(rows, columns)))
 
 
 class MultiheadAttention(Module):
@@ -36,6 +38,10 @@ class MultiheadAttention(Module):
         Probability with which weights are set to 0 in training.
     bias : bool
         Whether projections have offsets.
+    add_bias_kv, add_zero_attn : bool
+        Whether a learned key and value, or zeros, are added at the end of keys and values.
+    kdim, vdim : int, optional
+        The last axes of key and value, where they are not E.
     {batch_first}
 
     Raises
@@ -52,15 +58,26 @@ class MultiheadAttention(Module):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
-                 batch_first: bool = False) -> None:  # fmt: skip
+                 add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
+                 vdim: int | None = None, batch_first: bool = False) -> None:  # fmt: skip
         super().__init__()
         if embed_dim % num_heads:
             raise ShapeError("MultiheadAttention", found=f"{embed_dim} for {num_heads} heads",
                              expected="a size that divides by the heads")
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
-        self.batch_first = batch_first
-        self.in_proj_weight = Parameter(init.xavier_uniform_(empty(3 * embed_dim, embed_dim)))
+        self.head_dim, self.batch_first = embed_dim // num_heads, batch_first
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.add_zero_attn = add_zero_attn
+        apart = self.kdim != embed_dim or self.vdim != embed_dim
+        for name, columns in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
+            self.register_parameter(f"{name}_proj_weight",
+                                    _projection(embed_dim, columns) if apart else None)
+        self.register_parameter(
+            "in_proj_weight", None if apart else _projection(3 * embed_dim, embed_dim))
         self.register_parameter("in_proj_bias", Parameter(zeros(3 * embed_dim)) if bias else None)
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, Parameter(init.xavier_normal_(empty(1, 1, embed_dim)))
+                                    if add_bias_kv else None)  # fmt: skip
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:
             init.zeros_(self.out_proj.bias)
@@ -105,11 +122,20 @@ class MultiheadAttention(Module):
         elif not self.batch_first:
             parts = [t.transpose(0, 1) for t in parts]
         n, length, _ = parts[0].shape
-        weights = self.in_proj_weight.chunk(3)
+        weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight) if (
+            self.in_proj_weight is None) else self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        q, k, v = (self._heads(F.linear(t, w, b))
-                   for t, w, b in zip(parts, weights, biases, strict=True))  # fmt: skip
-        mask = self._mask(attn_mask, key_padding_mask, n)
+        q, k, v = (F.linear(t, w, b) for t, w, b in zip(parts, weights, biases, strict=True))
+        more = 0  # keys and values that are added
+        if self.bias_k is not None:
+            k, v = (cat([t, b.expand(n, 1, -1)], 1)
+                    for t, b in ((k, self.bias_k), (v, self.bias_v)))
+            more += 1
+        if self.add_zero_attn:
+            k, v = (cat([t, zeros(n, 1, self.embed_dim, dtype=t.dtype)], 1) for t in (k, v))
+            more += 1
+        q, k, v = (self._heads(t) for t in (q, k, v))
+        mask = self._mask(attn_mask, key_padding_mask, n, more)
         scores = q.attention_weights(k, mask, is_causal)
         thinned = F.dropout(scores, self.dropout, self.training)
         out = thinned.matmul(v).transpose(1, 2).reshape(n, length, self.embed_dim)
@@ -127,8 +153,13 @@ class MultiheadAttention(Module):
         n, length, _ = x.shape
         return x.reshape(n, length, self.num_heads, -1).transpose(1, 2)
 
-    def _mask(self, attn_mask: Tensor | None, padding: Tensor | None, n: int) -> Tensor | None:
+    def _mask(self, attn_mask: Tensor | None, padding: Tensor | None, n: int, more: int
+              ) -> Tensor | None:  # fmt: skip
+        """Return a mask that is True, or added, where keys are seen: those added always are."""
         masks = []
+        if more:
+            attn_mask, padding = (None if m is None else F.pad(m, (0, more))
+                                  for m in (attn_mask, padding))
         if attn_mask is not None:
             m = attn_mask
             if len(m.shape) == 3:
@@ -141,72 +172,6 @@ class MultiheadAttention(Module):
             return masks[0] if masks else None
         a, b = (m.where(0.0, -float("inf")) if m.dtype.is_bool else m for m in masks)
         return a.add(b)
-
-
-class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual and layer norm.
-
-    Input and output ``[L, N, d_model]``, or ``[N, L, d_model]`` with `batch_first`.
-
-    Parameters
-    ----------
-    d_model, nhead : int
-        The size of a vector, and the heads that it divides by.
-    dim_feedforward : int
-        The size of the hidden layer.
-    dropout : float
-        Probability with which elements are set to 0 in training.
-    activation : {"relu", "gelu"}
-        That of the hidden layer.
-    layer_norm_eps : float
-        Added to variances.
-    {batch_first}
-    norm_first : bool
-        Whether a layer norm stands before its part and not behind the sum.
-
-    Raises
-    ------
-    ShapeError, RangeError
-        If `d_model` does not divide by the heads, or the activation is unknown.
-
-    Examples
-    --------
-    >>> weft.nn.TransformerEncoderLayer(8, 2, 16).eval()(weft.ones(5, 1, 8)).shape
-    (5, 1, 8)
-    """
-
-    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-                 activation: str = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-                 norm_first: bool = False) -> None:  # fmt: skip
-        super().__init__()
-        choice(activation, ("relu", "gelu"), "TransformerEncoderLayer", "activation")
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first)
-        self.linear1 = Linear(d_model, dim_feedforward)
-        self.linear2 = Linear(dim_feedforward, d_model)
-        self.norm1, self.norm2 = (LayerNorm(d_model, layer_norm_eps) for _ in range(2))
-        self.dropout, self.dropout1, self.dropout2 = (Dropout(dropout) for _ in range(3))
-        self.activation, self.norm_first = activation, norm_first
-
-    def forward(self, x: Tensor, src_mask: Tensor | None = None,
-                src_key_padding_mask: Tensor | None = None, is_causal: bool = False
-                ) -> Tensor:  # fmt: skip
-        """Return the encoded sequence."""
-
-        def attend(y: Tensor) -> Tensor:
-            out, _ = self.self_attn(y, y, y, src_key_padding_mask, False, src_mask,
-                                    is_causal=is_causal)  # fmt: skip
-            return cast(Tensor, self.dropout1(out))
-
-        def feed(y: Tensor) -> Tensor:
-            hidden = self.linear1(y)
-            hidden = hidden.gelu() if self.activation == "gelu" else hidden.relu()
-            return cast(Tensor, self.dropout2(self.linear2(self.dropout(hidden))))
-
-        if self.norm_first:
-            x = x.add(attend(self.norm1(x)))
-            return x.add(feed(self.norm2(x)))
-        x = self.norm1(x.add(attend(x)))
-        return cast(Tensor, self.norm2(x.add(feed(x))))
 
 
 fill_docstrings(globals(), SECTIONS)

@@ -10,13 +10,13 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from weft.errors import RangeError
 from weft.nn import margins
 from weft.nn.sections import SECTIONS
-from weft.tensors.api import random
+from weft.tensors.api import random, resampling
 from weft.tensors.api.creation import tensor
+from weft.tensors.api.functions import first_of
 from weft.tensors.api.tensor import Tensor
-from weft.tensors.core.arguments import check_tensor
+from weft.tensors.core.arguments import check_rank, check_tensor, count_of, number
 from weft.tensors.docs import documented
 from weft.tensors.docs.documented import fill_docstrings, of_function, wrapping
-from weft.tensors.ops import resampling
 
 _HELPERS: Final = (
     "weft.tensors.core.arguments",
@@ -25,12 +25,15 @@ _HELPERS: Final = (
 )
 P = ParamSpec("P")
 R = TypeVar("R")
+_ABSENT: Final = object()
 
 
 def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Any, P], R]:
     """Return a method as a function whose first argument is converted (arrays are copied)."""
 
-    def call(x: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(x: Any = _ABSENT, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if x is _ABSENT:
+            x = first_of(kwargs, method.__name__)
         try:
             return method(x if isinstance(x, Tensor) else tensor(x), *args, **kwargs)
         except TypeError as error:
@@ -42,30 +45,48 @@ def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatena
     return wrapping(call, method, of_function(method.__doc__ or ""))
 
 
-def _activation(method: Callable[Concatenate[Tensor, P], Tensor]) -> Callable[..., Tensor]:
-    """Return an activation as a function, which with ``inplace=True`` changes its argument."""
-    function = _function(method)
+def _activation(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return an activation that with ``inplace=True`` changes its argument."""
 
-    def call(x: Any, /, *args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
+    def call(x: Any = _ABSENT, /, *args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
+        if x is _ABSENT:
+            x = first_of(kwargs, function.__name__)
         found = function(x, *args, **kwargs)
         if inplace:
-            check_tensor(x, method.__name__)._update(found, method.__name__)
+            check_tensor(x, function.__name__)._update(found, function.__name__)
             return cast(Tensor, x)
         return found
 
-    return wrapping(call, method, function.__doc__ or "")
+    return wrapping(call, function, function.__doc__ or "")
+
+
+def _softmax(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a softmax whose axis, where none is given, is PyTorch's."""
+
+    def call(x: Any = _ABSENT, /, dim: int | None = None, *args: Any, **kwargs: Any) -> Tensor:
+        x = first_of(kwargs, function.__name__) if x is _ABSENT else x
+        if "axis" in kwargs:
+            return function(x, *args, **kwargs)
+        if dim is None:
+            dim = 0 if len(getattr(x, "shape", (0,))) in (0, 1, 3) else 1
+        return function(x, dim, **kwargs)
+
+    return wrapping(call, function, function.__doc__ or "")
 
 
 adaptive_avg_pool1d = _function(Tensor.adaptive_avg_pool1d)
 adaptive_avg_pool2d = _function(Tensor.adaptive_avg_pool2d)
+adaptive_avg_pool3d = _function(Tensor.adaptive_avg_pool3d)
+adaptive_max_pool1d = _function(Tensor.adaptive_max_pool1d)
 adaptive_max_pool2d = _function(Tensor.adaptive_max_pool2d)
+adaptive_max_pool3d = _function(Tensor.adaptive_max_pool3d)
 avg_pool1d = _function(Tensor.avg_pool1d)
 avg_pool2d = _function(Tensor.avg_pool2d)
 avg_pool3d = _function(Tensor.avg_pool3d)
 batch_norm = _function(Tensor.batch_norm)
 binary_cross_entropy = _function(Tensor.binary_cross_entropy)
 binary_cross_entropy_with_logits = _function(Tensor.binary_cross_entropy_with_logits)
-celu = _activation(Tensor.celu)
+celu = _activation(_function(Tensor.celu))
 conv1d = _function(Tensor.conv1d)
 conv2d = _function(Tensor.conv2d)
 conv3d = _function(Tensor.conv3d)
@@ -74,39 +95,39 @@ conv_transpose2d = _function(Tensor.conv_transpose2d)
 conv_transpose3d = _function(Tensor.conv_transpose3d)
 cosine_similarity = _function(Tensor.cosine_similarity)
 cross_entropy = _function(Tensor.cross_entropy)
-elu = _activation(Tensor.elu)
+elu = _activation(_function(Tensor.elu))
 gelu = _function(Tensor.gelu)
 group_norm = _function(Tensor.group_norm)
-hardsigmoid = _activation(Tensor.hardsigmoid)
-hardswish = _activation(Tensor.hardswish)
-hardtanh = _activation(Tensor.hardtanh)
+hardsigmoid = _activation(_function(Tensor.hardsigmoid))
+hardswish = _activation(_function(Tensor.hardswish))
+hardtanh = _activation(_function(Tensor.hardtanh))
 huber_loss = _function(Tensor.huber_loss)
 kl_div = _function(Tensor.kl_div)
 l1_loss = _function(Tensor.l1_loss)
 layer_norm = _function(Tensor.layer_norm)
-leaky_relu = _activation(Tensor.leaky_relu)
+leaky_relu = _activation(_function(Tensor.leaky_relu))
 linear = _function(Tensor.linear)
-log_softmax = _function(Tensor.log_softmax)
+log_softmax = _softmax(_function(Tensor.log_softmax))
 logsigmoid = _function(Tensor.logsigmoid)
 max_pool1d = _function(Tensor.max_pool1d)
 max_pool2d = _function(Tensor.max_pool2d)
 max_pool3d = _function(Tensor.max_pool3d)
-mish = _activation(Tensor.mish)
+mish = _activation(_function(Tensor.mish))
 mse_loss = _function(Tensor.mse_loss)
 nll_loss = _function(Tensor.nll_loss)
 normalize = _function(Tensor.normalize)
 one_hot = _function(Tensor.one_hot)
 pad = _function(Tensor.pad)
 prelu = _function(Tensor.prelu)
-relu = _activation(Tensor.relu)
-relu6 = _activation(Tensor.relu6)
+relu = _activation(_function(Tensor.relu))
+relu6 = _activation(_function(Tensor.relu6))
 rms_norm = _function(Tensor.rms_norm)
-selu = _activation(Tensor.selu)
+selu = _activation(_function(Tensor.selu))
 sigmoid = _function(Tensor.sigmoid)
-silu = _activation(Tensor.silu)
+silu = _activation(_function(Tensor.silu))
 smooth_l1_loss = _function(Tensor.smooth_l1_loss)
-softmax = _function(Tensor.softmax)
-softmin = _function(Tensor.softmin)
+softmax = _softmax(_function(Tensor.softmax))
+softmin = _softmax(_function(Tensor.softmin))
 softplus = _function(Tensor.softplus)
 softsign = _function(Tensor.softsign)
 tanh = _function(Tensor.tanh)
@@ -121,11 +142,15 @@ glu = margins.glu
 hardshrink = margins.hardshrink
 hinge_embedding_loss = margins.hinge_embedding_loss
 margin_ranking_loss = margins.margin_ranking_loss
+multi_margin_loss = margins.multi_margin_loss
+multilabel_margin_loss = margins.multilabel_margin_loss
+multilabel_soft_margin_loss = margins.multilabel_soft_margin_loss
 pairwise_distance = margins.pairwise_distance
 poisson_nll_loss = margins.poisson_nll_loss
+rrelu = _activation(margins.rrelu)
 soft_margin_loss = margins.soft_margin_loss
 softshrink = margins.softshrink
-threshold = margins.threshold
+threshold = _activation(margins.threshold)
 
 relu_ = _function(Tensor.relu_)
 
@@ -168,10 +193,41 @@ def instance_norm(x: Tensor, running_mean: object = None, running_var: object = 
     return x.instance_norm(weight, bias, eps)
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75,
+                        k: float = 1.0) -> Tensor:  # fmt: skip
+    """Return elements divided by a power of the mean square over channels around them.
+
+    Parameters
+    ----------
+    {x:channels}
+    size : int
+        How many channels.
+    alpha, beta, k : float
+        The divisor is ``(k + alpha * mean square) ** beta``.
+
+    {Returns: of_x}
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer than three axes, or `size` is below 1.
+
+    Examples
+    --------
+    >>> weft.nn.functional.local_response_norm(weft.ones(1, 1, 1), 1, 1.0, 1.0).tolist()
+    [[[0.5]]]
+    """
+    check_rank(check_tensor(x, "local_response_norm"), 3, "local_response_norm")
+    size = count_of(size, "local_response_norm", 1)
+    square = x.mul(x).movedim(1, -1).pad([size // 2, (size - 1) // 2])
+    mean = square.unfold(-1, size, 1).sum(-1).div(size).movedim(-1, 1)
+    return x.div(mean.mul(alpha).add(k).pow(beta))
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return `x` with each element set to 0 with probability `p`, and the rest divided by 1 - p.
 
-    {Parameters: x p training}
+    {Parameters: x p training inplace}
     {Returns: of_x}
     {Raises: probability}
 
@@ -180,13 +236,43 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     >>> weft.nn.functional.dropout(weft.ones(2), 1.0).tolist()
     [0.0, 0.0]
     """
-    return random.dropout(x, p, training)
+    found = random.dropout(x, p, training)
+    return x._update(found, "dropout") if inplace and found is not x else found
 
 
-def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def _whole_channels(x: Tensor, p: float, training: bool, inplace: bool, name: str,
+                    ranks: tuple[int, int]) -> Tensor:  # fmt: skip
+    """Return `x` with whole channels set to 0; without a batch these are along the first axis."""
+    check_tensor(x, name)
+    if not 0 <= number(p, name) <= 1:
+        raise RangeError(name, found=f"p={p}", expected="0 to 1")
+    if not training or p == 0:
+        return x
+    lead = 1 if len(x.shape) == ranks[0] else 2
+    kept = random.rand(*x.shape[:lead], *(1,) * (len(x.shape) - lead)).ge(p)
+    found = kept.where(x.mul(1 / (1 - p)), 0) if p < 1 else x.mul(0)
+    return x._update(found, name) if inplace else found
+
+
+def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return `x` with whole channels set to 0 with probability `p`, the rest divided by 1 - p.
 
-    {Parameters: x:channels p training}
+    {Parameters: x:channels p training inplace}
+    {Returns: of_x}
+    {Raises: probability}
+
+    Examples
+    --------
+    >>> weft.nn.functional.dropout1d(weft.ones(1, 2, 1), 1.0).ravel().tolist()
+    [0.0, 0.0]
+    """
+    return _whole_channels(x, p, training, inplace, "dropout1d", (2, 3))
+
+
+def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Return `x` with whole channels set to 0 with probability `p`, the rest divided by 1 - p.
+
+    {Parameters: x:channels p training inplace}
     {Returns: of_x}
     {Raises: probability}
 
@@ -195,13 +281,22 @@ def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     >>> weft.nn.functional.dropout2d(weft.ones(1, 2, 1, 1), 1.0).ravel().tolist()
     [0.0, 0.0]
     """
-    check_tensor(x, "dropout2d")
-    if not 0 <= p <= 1:
-        raise RangeError("dropout2d", found=f"p={p}", expected="0 to 1")
-    if not training or p == 0:
-        return x
-    kept = random.rand(*x.shape[:2], *(1,) * (len(x.shape) - 2)).ge(p)
-    return kept.where(x.mul(1 / (1 - p)), 0) if p < 1 else x.mul(0)
+    return _whole_channels(x, p, training, inplace, "dropout2d", (0, 4))
+
+
+def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Return `x` with whole channels set to 0 with probability `p`, the rest divided by 1 - p.
+
+    {Parameters: x:channels p training inplace}
+    {Returns: of_x}
+    {Raises: probability}
+
+    Examples
+    --------
+    >>> weft.nn.functional.dropout3d(weft.ones(1, 2, 1, 1, 1), 1.0).ravel().tolist()
+    [0.0, 0.0]
+    """
+    return _whole_channels(x, p, training, inplace, "dropout3d", (4, 5))
 
 
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from weft.errors import BoundsError, ShapeError
 from weft.nn import functional as F
@@ -13,7 +13,7 @@ from weft.nn.module import Module
 from weft.nn.sections import SECTIONS
 from weft.tensors.api.creation import empty
 from weft.tensors.api.tensor import Parameter, Tensor
-from weft.tensors.core.arguments import choice
+from weft.tensors.core.arguments import check_tensor, choice
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.contraction import as_pair
 
@@ -68,9 +68,9 @@ class Linear(Module):
         self.weight = _weight(out_features, in_features, dtype=dtype)
         self.register_parameter("bias", _bias(out_features, in_features, dtype) if bias else None)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the affine map of the last axis."""
-        return F.linear(x, self.weight, self.bias)
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -103,14 +103,21 @@ class Bilinear(Module):
     def __init__(self, in1_features: int, in2_features: int, out_features: int,
                  bias: bool = True) -> None:  # fmt: skip
         super().__init__()
+        self.in1_features, self.in2_features = in1_features, in2_features
+        self.out_features = out_features
         bound = 1 / math.sqrt(in1_features)
         self.weight = Parameter(
             init.uniform_(empty(out_features, in1_features, in2_features), -bound, bound))
         self.register_parameter("bias", _bias(out_features, in1_features) if bias else None)
 
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """Return the bilinear map of the last axes."""
-        return F.bilinear(x, y, self.weight, self.bias)
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+                f"out_features={self.out_features}, bias={self.bias is not None}")
 
 
 class _Conv(Module):
@@ -128,8 +135,10 @@ class _Conv(Module):
                              "groups", expected="channels that divide by groups")
         kernel = as_pair(kernel_size, self._rank, name)
         self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.padding_mode = padding_mode
+        self.stride, self.dilation = (as_pair(n, self._rank, name) for n in (stride, dilation))
+        self.padding: Any = padding if isinstance(padding, str) else as_pair(
+            padding, self._rank, name)
+        self.groups, self.padding_mode = groups, padding_mode
         choice(padding_mode, ("zeros", "reflect", "replicate", "circular"), name, "padding_mode")
         if isinstance(padding, str):
             choice(padding, ("same", "valid"), name, "padding")
@@ -137,14 +146,14 @@ class _Conv(Module):
         fan_in = in_channels // groups * math.prod(kernel)
         self.register_parameter("bias", _bias(out_channels, fan_in, dtype) if bias else None)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the convolution of the input."""
         padding = self.padding
         if self.padding_mode != "zeros" and padding != "valid":
-            x = x.pad(self._border(), mode=self.padding_mode)
+            input = input.pad(self._border(), mode=self.padding_mode)
             padding = 0
-        return x._conv(self._rank, self.weight, self.bias, self.stride, padding, self.dilation,
-                       self.groups)  # fmt: skip
+        return input._conv(self._rank, self.weight, self.bias, self.stride, padding,
+                           self.dilation, self.groups)
 
     def _border(self) -> list[int]:
         """Return what is added before and behind each axis, the last one first."""
@@ -223,27 +232,45 @@ class _ConvTranspose(Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Pair, stride: Pair = 1,
                  padding: Pair = 0, output_padding: Pair = 0, groups: int = 1, bias: bool = True,
-                 dilation: Pair = 1) -> None:  # fmt: skip
+                 dilation: Pair = 1, padding_mode: str = "zeros") -> None:  # fmt: skip
         super().__init__()
         kernel = as_pair(kernel_size, self._rank, type(self).__name__)
         self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
-        self.options: dict[str, Any] = {
-            "stride": stride, "padding": padding, "output_padding": output_padding,
-            "groups": groups, "dilation": dilation,
-        }  # fmt: skip
+        name = type(self).__name__
+        self.stride, self.padding, self.output_padding, self.dilation = (
+            as_pair(n, self._rank, name) for n in (stride, padding, output_padding, dilation))
+        self.groups = groups
+        choice(padding_mode, ("zeros",), name, "padding_mode")
         self.weight = _weight(in_channels, out_channels // groups, *kernel)
         fan_in = out_channels // groups * math.prod(kernel)
         self.register_parameter("bias", _bias(out_channels, fan_in) if bias else None)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """Return the transposed convolution of the input."""
-        methods = x.conv_transpose1d, x.conv_transpose2d, x.conv_transpose3d
-        return methods[self._rank - 1](self.weight, self.bias, **self.options)
+        methods = input.conv_transpose1d, input.conv_transpose2d, input.conv_transpose3d
+        added = self.output_padding if output_size is None else self._added(input, output_size)
+        return methods[self._rank - 1](self.weight, self.bias, self.stride, self.padding, added,
+                                       self.groups, self.dilation)  # fmt: skip
+
+    def _added(self, input: Tensor, output_size: Sequence[int]) -> list[int]:
+        """Return the output padding that gives a size."""
+        name, rank = type(self).__name__, self._rank
+        sizes = tuple(output_size)[-rank:]
+        least = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in zip(
+            input.shape[-rank:], self.stride, self.padding, self.dilation, self.kernel_size,
+            strict=True)]  # fmt: skip
+        if len(sizes) != rank or any(not m <= n < m + s for n, m, s in zip(
+            sizes, least, self.stride, strict=True)):  # fmt: skip
+            most = [m + s - 1 for m, s in zip(least, self.stride, strict=True)]
+            raise ShapeError(name, found=f"output_size={tuple(output_size)}",
+                             expected=f"{tuple(least)} to {tuple(most)}")
+        return [n - m for n, m in zip(sizes, least, strict=True)]
 
     def extra_repr(self) -> str:
         """Return the sizes."""
-        return _shown(self, self._rank, self.in_channels, self.out_channels,
-                                  self.options, self.options["stride"])  # fmt: skip
+        return _shown(self, self._rank, self.in_channels, self.out_channels, {
+            "padding": self.padding, "dilation": self.dilation, "groups": self.groups,
+            "output_padding": self.output_padding}, self.stride)  # fmt: skip
 
 
 class ConvTranspose1d(_ConvTranspose):
@@ -251,7 +278,7 @@ class ConvTranspose1d(_ConvTranspose):
 
     ``L' = (L - 1) * stride - 2 * padding + dilation * (K - 1) + output_padding + 1``.
 
-    {Parameters: channels adjoint groups}
+    {Parameters: channels adjoint groups padding_mode:zeros}
     {Attributes: weight:adjoint}
 
     Examples
@@ -268,7 +295,7 @@ class ConvTranspose2d(_ConvTranspose):
 
     Sizes are those of `ConvTranspose1d` for each axis.
 
-    {Parameters: channels adjoint groups}
+    {Parameters: channels adjoint groups padding_mode:zeros}
     {Attributes: weight:adjoint}
 
     Examples
@@ -283,7 +310,7 @@ class ConvTranspose3d(_ConvTranspose):
 
     Sizes are those of `ConvTranspose1d` for each axis.
 
-    {Parameters: channels adjoint groups}
+    {Parameters: channels adjoint groups padding_mode:zeros}
     {Attributes: weight:adjoint}
 
     Examples
@@ -308,11 +335,13 @@ class Embedding(Module):
         A row that begins as zeros and gets no gradient.
     dtype : DType, optional
         That of the table; float32 by default.
+    _weight : Tensor, optional
+        The table, in place of normally distributed numbers.
 
     Attributes
     ----------
     weight : Parameter
-        Shape ``[num_embeddings, embedding_dim]``, normally distributed at first.
+        Shape ``[num_embeddings, embedding_dim]``.
 
     {Raises: index}
 
@@ -323,21 +352,61 @@ class Embedding(Module):
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *,
-                 dtype: object = None) -> None:  # fmt: skip
+                 dtype: object = None, _weight: Tensor | None = None) -> None:  # fmt: skip
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise BoundsError("Embedding", found=f"padding_idx={padding_idx}",
                               expected=f"{-num_embeddings} to {num_embeddings - 1}")
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        weight = init.normal_(empty(num_embeddings, embedding_dim, dtype=dtype))
-        if padding_idx is not None:
-            weight[padding_idx] = 0.0
-        self.weight = Parameter(weight)
+        if _weight is None:
+            _weight = init.normal_(empty(num_embeddings, embedding_dim, dtype=dtype))
+            if padding_idx is not None:
+                _weight[padding_idx] = 0.0
+        elif _weight.shape != (num_embeddings, embedding_dim):
+            raise ShapeError("Embedding", found=f"a table of {_weight.shape}",
+                             expected=f"{(num_embeddings, embedding_dim)}")
+        self.weight = Parameter(_weight)
 
-    def forward(self, indices: Tensor) -> Tensor:
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True,
+                        padding_idx: int | None = None) -> Self:  # fmt: skip
+        """Return a layer with a given table.
+
+        Parameters
+        ----------
+        embeddings : Tensor
+            Shape ``[num_embeddings, embedding_dim]``.
+        freeze : bool
+            Whether the table is not learned.
+        padding_idx : int, optional
+            A row that gets no gradient.
+
+        Returns
+        -------
+        Embedding
+            The layer.
+
+        Raises
+        ------
+        ShapeError
+            If the table has not two axes.
+
+        Examples
+        --------
+        >>> weft.nn.Embedding.from_pretrained(weft.ones(3, 2))(weft.tensor(1)).tolist()
+        [1.0, 1.0]
+        """
+        if len(check_tensor(embeddings, "from_pretrained").shape) != 2:
+            raise ShapeError("from_pretrained", found=f"{embeddings.shape}", expected="two axes")
+        rows, columns = embeddings.shape
+        made = cls(rows, columns, padding_idx, _weight=embeddings)
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def forward(self, input: Tensor) -> Tensor:
         """Return the vectors at the indices."""
-        return F.embedding(indices, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:
         """Return the sizes."""

@@ -6,13 +6,13 @@ import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError, WeftError
 from weft.nn.conversion import Convertible
-from weft.nn.handles import HookHandle, LoadResult
+from weft.nn.hooks import Hook, HookHandle, LoadResult, When, called
 from weft.nn.module_sections import ENTRIES, MODULE
 from weft.tensors.api.autograd import no_grad
 from weft.tensors.api.creation import tensor
@@ -62,7 +62,8 @@ class Module(Convertible):
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _transient: set[str]
-    _hooks: Mapping[int, tuple[bool, Callable[..., Any]]] = MappingProxyType({})
+    _optional: ClassVar[frozenset[str]] = frozenset()  # what a state dict may lack
+    _hooks: Mapping[int, Hook] = MappingProxyType({})
 
     def __init__(self) -> None:
         for name, value in (("_training", True), ("_parameters", {}), ("_buffers", {}),
@@ -78,25 +79,27 @@ class Module(Convertible):
         """Compute the layer's result."""
         if not self._hooks:
             return self.forward(*args, **kwargs)
-        before = [h for first, h in self._hooks.values() if first]
-        after = [h for first, h in self._hooks.values() if not first]
-        for hook in before:
-            made = hook(self, args)
-            if made is not None:
-                args = made if isinstance(made, tuple) else (made,)
-        result = self.forward(*args, **kwargs)
-        for hook in after:
-            made = hook(self, args, result)
-            result = result if made is None else made
-        return result
+        return called(self, tuple(self._hooks.values()), args, kwargs)
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
+                              with_kwargs: bool = False) -> HookHandle:  # fmt: skip
         """Call a function with each result, which it may replace."""
-        return HookHandle(self, False, hook)
+        return HookHandle(self, Hook(When.AFTER, hook, with_kwargs), prepend)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
+                                  with_kwargs: bool = False) -> HookHandle:  # fmt: skip
         """Call a function with the arguments of each call, which it may replace."""
-        return HookHandle(self, True, hook)
+        return HookHandle(self, Hook(When.BEFORE, hook, with_kwargs), prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False
+                                    ) -> HookHandle:  # fmt: skip
+        """Call a function with the gradients of arguments, which it may replace, and of results."""
+        return HookHandle(self, Hook(When.GRADIENT_AFTER, hook, False), prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False
+                                        ) -> HookHandle:  # fmt: skip
+        """Call a function with the gradients of results, which it may replace."""
+        return HookHandle(self, Hook(When.GRADIENT_BEFORE, hook, False), prepend)
 
     # attributes
 
@@ -176,15 +179,16 @@ class Module(Convertible):
 
     # walking
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+    def named_modules(self, memo: set[Module] | None = None, prefix: str = "",
+                      remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:  # fmt: skip
         """Return this module and all below it with their paths, each once."""
-        seen: set[int] = set()
+        seen: set[Module] = set() if memo is None else memo
         stack: list[tuple[str, Module]] = [(prefix, self)]
         while stack:
             path, module = stack.pop()
-            if id(module) in seen:
+            if remove_duplicate and module in seen:
                 continue
-            seen.add(id(module))
+            seen.add(module)
             yield path, module
             below = [(f"{path}.{n}" if path else n, m)
                      for n, m in module._modules.items() if m is not None]  # fmt: skip
@@ -195,36 +199,45 @@ class Module(Convertible):
         return (m for _, m in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Return the layers directly below with their names."""
-        return ((n, m) for n, m in self._modules.items() if m is not None)
+        """Return the layers directly below with their names, each once."""
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
 
     def children(self) -> Iterator[Module]:
         """Return the layers directly below."""
         return (m for _, m in self.named_children())
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True
+    def named_parameters(self, prefix: str = "", recurse: bool = True,
+                         remove_duplicate: bool = True
                          ) -> Iterator[tuple[str, Parameter]]:  # fmt: skip
         """Return all parameters with their paths, each once."""
-        return self._named("_parameters", prefix, recurse)
+        return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Return all parameters, each once."""
         return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True
+    def named_buffers(self, prefix: str = "", recurse: bool = True,
+                      remove_duplicate: bool = True
                       ) -> Iterator[tuple[str, Tensor]]:  # fmt: skip
         """Return all buffers with their paths, each once."""
-        return self._named("_buffers", prefix, recurse)
+        return self._named("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Return all buffers, each once."""
         return (b for _, b in self.named_buffers(recurse=recurse))
 
-    def _named(self, table: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+    def _named(self, table: str, prefix: str, recurse: bool, once: bool
+               ) -> Iterator[tuple[str, Any]]:  # fmt: skip
         seen: set[int] = set()
-        for path, module in self.named_modules(prefix) if recurse else [(prefix, self)]:
+        modules = (self.named_modules(prefix=prefix, remove_duplicate=once) if recurse
+                   else [(prefix, self)])
+        for path, module in modules:
             for name, value in getattr(module, table).items():
-                if value is not None and id(value) not in seen:
+                if value is not None and not (once and id(value) in seen):
                     seen.add(id(value))
                     yield (f"{path}.{name}" if path else name), value
 
@@ -314,43 +327,59 @@ class Module(Convertible):
 
     # state
 
-    def state_dict(self, *, prefix: str = "") -> OrderedDict[str, Tensor]:
-        """Return parameters and persistent buffers by path; the values share memory."""
-        out: OrderedDict[str, Tensor] = OrderedDict()
+    def _entries(self, prefix: str) -> Iterator[tuple[str, Module, dict[str, Any], str]]:
+        """Return parameters and persistent buffers: paths, owners, their tables, names."""
         stack: list[tuple[str, Module]] = [(prefix, self)]
         while stack:  # what is shared has an entry for each path
             lead, module = stack.pop()
-            for name, p in module._parameters.items():
-                if p is not None:
-                    out[lead + name] = p.detach()
-            for name, b in module._buffers.items():
-                if b is not None and name not in module._transient:
-                    out[lead + name] = b.detach()
+            for table in (module._parameters, module._buffers):
+                for name, value in table.items():
+                    if value is not None and (table is module._parameters
+                                              or name not in module._transient):
+                        yield lead + name, module, cast("dict[str, Any]", table), name
             below = [(f"{lead}{n}.", m) for n, m in module._modules.items() if m is not None]
             stack.extend(reversed(below))
+
+    def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False
+                   ) -> Any:  # fmt: skip
+        """Return parameters and persistent buffers by path; the values share memory."""
+        out = OrderedDict() if destination is None else destination
+        for key, _, table, name in self._entries(prefix):
+            out[key] = table[name] if keep_vars else table[name].detach()
         return out
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True
-                        ) -> LoadResult:  # fmt: skip
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True,
+                        assign: bool = False) -> LoadResult:  # fmt: skip
         """Copy values by path into parameters and buffers."""
         if not isinstance(state_dict, Mapping):
             raise DTypeError("load_state_dict", found=describe(state_dict),
                              expected="a dict of tensors by path",
                              hint="weft.load(path) reads one from a file")
-        own = self.state_dict()
-        missing = [k for k in own if k not in state_dict]
+        own = {key: entry for key, *entry in self._entries("")}
+        missing = [key for key, (owner, _, name) in own.items()
+                   if key not in state_dict and name not in cast(Module, owner)._optional]
         unexpected = [k for k in state_dict if k not in own]
         if strict and (missing or unexpected):
             raise StateError("load_state_dict", found=f"missing {missing}, unexpected {unexpected}",
                              expected="the module's own entries")
         values = {k: _as_values(v) for k, v in state_dict.items() if k in own}
         for key, value in values.items():
-            if value.shape != own[key].shape:
+            _, table, name = cast(Any, own[key])
+            if value.shape != table[name].shape:
                 raise ShapeError("load_state_dict", found=f"{key} of {value.shape}",
-                                 expected=f"{own[key].shape}")
+                                 expected=f"{table[name].shape}")
         with no_grad():
             for key, value in values.items():
-                own[key].copy_(value)
+                _, table, name = cast(Any, own[key])
+                old = table[name]
+                if not assign:
+                    old.copy_(value)
+                elif isinstance(old, Parameter):
+                    given = state_dict[key]
+                    table[name] = (given if isinstance(given, Parameter)
+                                   else Parameter(value, old.requires_grad))
+                else:
+                    table[name] = value
         return LoadResult(missing, unexpected)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -367,9 +396,8 @@ class Module(Convertible):
         return ""
 
     def __repr__(self) -> str:
-        lines = []
-        for name, module in self.named_children():
-            lines.append(f"({name}): " + repr(module).replace("\n", "\n  "))
+        lines = [f"({name}): " + repr(module).replace("\n", "\n  ")
+                 for name, module in self._modules.items()]
         head = f"{type(self).__name__}({self.extra_repr()}"
         return head + ("\n  " + "\n  ".join(lines) + "\n)" if lines else ")")
 

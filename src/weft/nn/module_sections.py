@@ -16,6 +16,30 @@ ENTRIES: Final = SECTIONS | {
     "hook:before": """hook : callable
     Takes this module and the tuple of its arguments; what it returns, unless it is None,
     takes their place.""",
+    "hook:gradients": """hook : callable
+    Takes this module, a tuple with the gradient of each argument (None for what is no tensor) and
+    one with those of the results; a tuple that it returns takes the arguments' place.""",
+    "hook:outgoing": """hook : callable
+    Takes this module and a tuple with the gradients of its results; a tuple that it returns takes
+    their place.""",
+    "prepend": """prepend : bool
+    Whether it is called before the hooks that are there.""",
+    "with_kwargs:after": """with_kwargs : bool
+    Whether the hook takes the dict of keywords as well, behind the arguments.""",
+    "with_kwargs:before": """with_kwargs : bool
+    Whether the hook takes the dict of keywords as well, and returns arguments and keywords.""",
+    "hook:no_function": """DTypeError
+    If `hook` cannot be called.""",
+    "memo": """memo : set of Module, optional
+    Modules to leave out; those that are met are added.""",
+    "remove_duplicate": """remove_duplicate : bool
+    False for all paths of what is there several times.""",
+    "destination": """destination : dict, optional
+    What the entries are added to.""",
+    "keep_vars": """keep_vars : bool
+    Whether the entries are the parameters themselves.""",
+    "assign": """assign : bool
+    Whether the values take the place of parameters and buffers, with their dtypes.""",
     "tensor": """tensor : Tensor or None
     The first value.""",
     "persistent": """persistent : bool
@@ -57,16 +81,32 @@ ShapeError
 }  # fmt: skip
 
 MODULE: Final[dict[str, Row]] = {
-    "register_forward_hook": ("hook:after", "handle", "", """\
+    "register_forward_hook": (
+        "hook:after prepend with_kwargs:after", "handle", "hook:no_function", """\
 >>> layer = weft.nn.ReLU()
 >>> handle = layer.register_forward_hook(lambda module, args, result: result * 2)
 >>> layer(weft.tensor([1.0])).tolist()
 [2.0]"""),
-    "register_forward_pre_hook": ("hook:before", "handle", "", """\
+    "register_forward_pre_hook": (
+        "hook:before prepend with_kwargs:before", "handle", "hook:no_function", """\
 >>> layer = weft.nn.ReLU()
 >>> handle = layer.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
 >>> layer(weft.tensor([1.0])).tolist()
 [2.0]"""),
+    "register_full_backward_hook": (
+        "hook:gradients prepend", "handle", "hook:no_function", """\
+>>> layer, x = weft.nn.ReLU(), weft.ones(2, requires_grad=True)
+>>> handle = layer.register_full_backward_hook(lambda module, g, outgoing: (g[0] * 3,))
+>>> layer(x).sum().backward()
+>>> x.grad
+tensor([3., 3.])"""),
+    "register_full_backward_pre_hook": (
+        "hook:outgoing prepend", "handle", "hook:no_function", """\
+>>> layer, x = weft.nn.ReLU(), weft.ones(2, requires_grad=True)
+>>> handle = layer.register_full_backward_pre_hook(lambda module, outgoing: (outgoing[0] * 3,))
+>>> layer(x).sum().backward()
+>>> x.grad
+tensor([3., 3.])"""),
     "register_buffer": (
         "name tensor persistent", "", "no_tensor", """\
 >>> layer = weft.nn.Module()
@@ -85,7 +125,7 @@ MODULE: Final[dict[str, Row]] = {
 >>> net.first
 ReLU()"""),
     "named_modules": (
-        "prefix",
+        "memo prefix remove_duplicate",
         "iterator of (str, Module)\n    Parents first; the path of this module is `prefix`.",
         "", """\
 >>> [path for path, _ in weft.nn.Sequential(weft.nn.ReLU()).named_modules()]
@@ -101,7 +141,7 @@ ReLU()"""),
 >>> list(weft.nn.Sequential(weft.nn.ReLU()).children())
 [ReLU()]"""),
     "named_parameters": (
-        "prefix recurse",
+        "prefix recurse remove_duplicate",
         "iterator of (str, Parameter)\n    In the order in which they were assigned.",
         "", """\
 >>> [path for path, _ in weft.nn.Linear(3, 2).named_parameters()]
@@ -111,7 +151,7 @@ ReLU()"""),
 >>> sum(p.numel() for p in weft.nn.Linear(3, 2).parameters())
 8"""),
     "named_buffers": (
-        "prefix recurse",
+        "prefix recurse remove_duplicate",
         "iterator of (str, Tensor)\n    In the order in which they were assigned.",
         "", """\
 >>> [path for path, _ in weft.nn.BatchNorm1d(2).named_buffers()]
@@ -149,13 +189,13 @@ False"""),
 >>> layer.weight.grad is None
 True"""),
     "state_dict": (
-        "prefix",
+        "destination prefix keep_vars",
         "OrderedDict of str to Tensor\n    What `load_state_dict` and `weft.save` take.",
         "", """\
 >>> {k: v.shape for k, v in weft.nn.Linear(3, 2).state_dict().items()}
 {'weight': (2, 3), 'bias': (2,)}"""),
     "load_state_dict": (
-        "state_dict strict",
+        "state_dict strict assign",
         "LoadResult\n    Missing and unexpected paths, as ``missing_keys`` and "
         "``unexpected_keys``.",
         "state", """\

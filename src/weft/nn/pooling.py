@@ -6,35 +6,52 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.nn import functional as F
-from weft.nn.activations import Stateless
 from weft.nn.sections import SECTIONS
+from weft.nn.stateless import Stateless
 from weft.tensors.docs.documented import fill_docstrings
+from weft.tensors.ops.contraction import as_pair
 
 __all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool1d", "AvgPool2d",
-    "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d",
 ]  # fmt: skip
 
 Pair = int | Sequence[int]
 
 
 class _Pool(Stateless):
-    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
-                 **options: Any) -> None:  # fmt: skip
-        super().__init__(kernel_size=kernel_size, stride=stride, padding=padding, **options)
-        self.kernel_size, self.padding = kernel_size, padding
-        self.stride = kernel_size if stride is None else stride
+    _rank = 2
 
     def extra_repr(self) -> str:
         """Return the sizes."""
-        text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-        if "Max" in type(self).__name__:
-            text += (f", dilation={self.options.get('dilation', 1)}"
-                     f", ceil_mode={self.options.get('ceil_mode', False)}")
-        return text
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxPool1d(_Pool, function=F.max_pool1d):
+class _MaxPool(_Pool):
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
+                 dilation: Pair = 1, return_indices: bool = False, ceil_mode: bool = False
+                 ) -> None:  # fmt: skip
+        super().__init__(
+            kernel_size=kernel_size, stride=kernel_size if stride is None else stride,
+            padding=padding, dilation=dilation, return_indices=return_indices, ceil_mode=ceil_mode)
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        return f"{super().extra_repr()}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+
+
+class _AvgPool(_Pool):
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
+                 ceil_mode: bool = False, count_include_pad: bool = True,
+                 divisor_override: int | None = None) -> None:  # fmt: skip
+        super().__init__(
+            kernel_size=kernel_size, stride=kernel_size if stride is None else stride,
+            padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+            divisor_override=divisor_override)
+
+
+class MaxPool1d(_MaxPool, function=F.max_pool1d):
     """The largest elements of windows: input ``[..., L]``, output ``[..., L']``.
 
     {Parameters: kernel_size padding:maximum}
@@ -47,7 +64,7 @@ class MaxPool1d(_Pool, function=F.max_pool1d):
     """
 
 
-class MaxPool2d(_Pool, function=F.max_pool2d):
+class MaxPool2d(_MaxPool, function=F.max_pool2d):
     """The largest elements of windows: input ``[..., H, W]``, output ``[..., H', W']``.
 
     {Parameters: kernel_size padding:maximum}
@@ -60,7 +77,7 @@ class MaxPool2d(_Pool, function=F.max_pool2d):
     """
 
 
-class MaxPool3d(_Pool, function=F.max_pool3d):
+class MaxPool3d(_MaxPool, function=F.max_pool3d):
     """The largest elements of windows: input ``[..., D, H, W]``, output ``[..., D', H', W']``.
 
     {Parameters: kernel_size padding:maximum}
@@ -85,11 +102,18 @@ class AvgPool1d(_Pool, function=F.avg_pool1d):
     [[2.0, 3.0]]
     """
 
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
+                 ceil_mode: bool = False, count_include_pad: bool = True) -> None:  # fmt: skip
+        kernel, step, border = (as_pair(n, 1, "AvgPool1d") for n in (
+            kernel_size, kernel_size if stride is None else stride, padding))
+        super().__init__(kernel_size=kernel, stride=step, padding=border, ceil_mode=ceil_mode,
+                         count_include_pad=count_include_pad)
 
-class AvgPool2d(_Pool, function=F.avg_pool2d):
+
+class AvgPool2d(_AvgPool, function=F.avg_pool2d):
     """The means of windows: input ``[..., H, W]``, output ``[..., H', W']``.
 
-    {Parameters: kernel_size padding:mean}
+    {Parameters: kernel_size padding:mean divisor_override}
     {Raises: windows}
 
     Examples
@@ -99,10 +123,10 @@ class AvgPool2d(_Pool, function=F.avg_pool2d):
     """
 
 
-class AvgPool3d(_Pool, function=F.avg_pool3d):
+class AvgPool3d(_AvgPool, function=F.avg_pool3d):
     """The means of windows: input ``[..., D, H, W]``, output ``[..., D', H', W']``.
 
-    {Parameters: kernel_size padding:mean}
+    {Parameters: kernel_size padding:mean divisor_override}
     {Raises: windows}
 
     Examples
@@ -115,6 +139,15 @@ class AvgPool3d(_Pool, function=F.avg_pool3d):
 class _Adaptive(Stateless):
     def __init__(self, output_size: Any) -> None:
         super().__init__(output_size=output_size)
+
+
+class _AdaptiveMax(Stateless):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size=output_size, return_indices=return_indices)
+
+    def extra_repr(self) -> str:
+        """Return the size."""
+        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_Adaptive, function=F.adaptive_avg_pool1d):
@@ -147,10 +180,54 @@ class AdaptiveAvgPool2d(_Adaptive, function=F.adaptive_avg_pool2d):
     """
 
 
-class AdaptiveMaxPool2d(_Adaptive, function=F.adaptive_max_pool2d):
+class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
+    """The means of parts of the last three axes: ``[..., D, H, W]`` to ``[..., D', H', W']``.
+
+    {Parameters: output_size:three}
+    {Raises: parts}
+
+    Examples
+    --------
+    >>> weft.nn.AdaptiveAvgPool3d(1)(weft.ones(1, 8, 4, 4, 4)).shape
+    (1, 8, 1, 1, 1)
+    """
+
+
+class AdaptiveMaxPool1d(_AdaptiveMax, function=F.adaptive_max_pool1d):
+    """The largest elements of parts of the last axis: ``[..., L]`` to ``[..., output_size]``.
+
+    Parameters
+    ----------
+    output_size : int
+        The number of parts.
+    {return_indices}
+
+    {Raises: parts}
+
+    Examples
+    --------
+    >>> weft.nn.AdaptiveMaxPool1d(2)(weft.tensor([[1.0, 3.0, 2.0, 4.0]])).tolist()
+    [[3.0, 4.0]]
+    """
+
+
+class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d):
+    """The largest elements of parts of the last three axes: to ``[..., D', H', W']``.
+
+    {Parameters: output_size:three return_indices}
+    {Raises: parts}
+
+    Examples
+    --------
+    >>> weft.nn.AdaptiveMaxPool3d(1)(weft.ones(1, 8, 4, 4, 4)).shape
+    (1, 8, 1, 1, 1)
+    """
+
+
+class AdaptiveMaxPool2d(_AdaptiveMax, function=F.adaptive_max_pool2d):
     """The largest elements of parts of the last two axes: ``[..., H, W]`` to ``[..., H', W']``.
 
-    {Parameters: output_size}
+    {Parameters: output_size return_indices}
     {Raises: parts}
 
     Examples

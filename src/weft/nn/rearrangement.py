@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.nn import functional as F
-from weft.nn.activations import Stateless
 from weft.nn.module import Module
 from weft.nn.sections import SECTIONS
+from weft.nn.stateless import Stateless
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.contraction import as_pair
@@ -17,7 +17,8 @@ __all__ = [
     "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d",
     "ConstantPad2d", "ConstantPad3d", "Flatten", "Fold", "PixelShuffle", "PixelUnshuffle",
     "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
-    "ReplicationPad2d", "ReplicationPad3d", "Unflatten", "Unfold", "Upsample", "ZeroPad1d",
+    "ReplicationPad2d", "ReplicationPad3d", "Unflatten", "Unfold", "Upsample",
+    "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d",
     "ZeroPad2d", "ZeroPad3d",
 ]  # fmt: skip
 
@@ -41,10 +42,10 @@ class _Border(Module):
         super().__init__()
         self.padding = as_pair(padding, 2 * self._rank, type(self).__name__)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the padded input."""
         options = {"value": self.value} if self._mode == "constant" else {}
-        return F.pad(x, self.padding, mode=self._mode, **options)
+        return F.pad(input, self.padding, mode=self._mode, **options)
 
     def extra_repr(self) -> str:
         """Return the border."""
@@ -279,9 +280,9 @@ class Flatten(Module):
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with axes merged."""
-        return x.flatten(self.start_dim, self.end_dim)
+        return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """Return the axes."""
@@ -312,9 +313,9 @@ class Unflatten(Module):
         super().__init__()
         self.dim, self.sizes = dim, tuple(unflattened_size)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with the axis split."""
-        return x.unflatten(self.dim, self.sizes)
+        return input.unflatten(self.dim, self.sizes)
 
     def extra_repr(self) -> str:
         """Return the axis and the sizes."""
@@ -354,10 +355,63 @@ class Upsample(Stateless, function=F.interpolate):
 
     def extra_repr(self) -> str:
         """Return the size or the factor, and the mode."""
-        name = "size" if self.options["size"] is not None else "scale_factor"
-        value = self.options[name]
-        shown = float(value) if name == "scale_factor" and isinstance(value, int) else value
-        return f"{name}={shown}, mode={self.options['mode']!r}"
+        value = self.scale_factor
+        if value is None:
+            return f"size={self.size}, mode={self.mode!r}"
+        shown = float(value) if isinstance(value, int) else value
+        return f"scale_factor={shown}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Pictures of another size, of the nearest elements: input and output ``[N, C, H, W]``.
+
+    Parameters
+    ----------
+    size : int or pair of int, optional
+        Sizes of the result, or
+    scale_factor : float or pair of float, optional
+        factors of them.
+
+    Raises
+    ------
+    ShapeError
+        At a call, if neither sizes nor factors are given.
+
+    Examples
+    --------
+    >>> weft.nn.UpsamplingNearest2d(scale_factor=2)(weft.ones(1, 1, 2, 3)).shape
+    (1, 1, 4, 6)
+    """
+
+    def __init__(self, size: int | Sequence[int] | None = None,
+                 scale_factor: float | Sequence[float] | None = None) -> None:  # fmt: skip
+        super().__init__(size, scale_factor)
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Pictures of another size, interpolated between corners that meet: ``[N, C, H, W]``.
+
+    Parameters
+    ----------
+    size : int or pair of int, optional
+        Sizes of the result, or
+    scale_factor : float or pair of float, optional
+        factors of them.
+
+    Raises
+    ------
+    ShapeError
+        At a call, if neither sizes nor factors are given.
+
+    Examples
+    --------
+    >>> weft.nn.UpsamplingBilinear2d(scale_factor=2)(weft.ones(1, 1, 2, 3)).shape
+    (1, 1, 4, 6)
+    """
+
+    def __init__(self, size: int | Sequence[int] | None = None,
+                 scale_factor: float | Sequence[float] | None = None) -> None:  # fmt: skip
+        super().__init__(size, scale_factor, "bilinear", True)
 
 
 fill_docstrings(globals(), SECTIONS)

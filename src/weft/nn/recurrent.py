@@ -81,20 +81,21 @@ class _Recurrent(Module):
             self.register_parameter(f"bias_ih{end}", _parameter(hidden, rows))
             self.register_parameter(f"bias_hh{end}", _parameter(hidden, rows))
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         """Return the hidden states of all steps, and the last state of each layer."""
         name = type(self).__name__
-        if len(x.shape) not in (2, 3) or x.shape[-1] != self.input_size:
-            raise ShapeError(name, found=f"{x.shape}",
+        if len(input.shape) not in (2, 3) or input.shape[-1] != self.input_size:
+            raise ShapeError(name, found=f"{input.shape}",
                              expected=f"two or three axes, the last one of {self.input_size}")
-        single = len(x.shape) == 2
-        steps = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
+        single = len(input.shape) == 2
+        steps = input.unsqueeze(1) if single else (
+            input.transpose(0, 1) if self.batch_first else input)
         ways = 2 if self.bidirectional else 1
         count, batch = self.num_layers * ways, steps.shape[1]
         parts = 2 if self._kind == "LSTM" else 1
-        given = state if isinstance(state, tuple | list) else (state,) * (state is not None)
+        given = hx if isinstance(hx, tuple | list) else (hx,) * (hx is not None)
         first = [s.unsqueeze(1) if single else s for s in given] or [
-            zeros(count, batch, self.hidden_size, dtype=x.dtype)] * parts
+            zeros(count, batch, self.hidden_size, dtype=input.dtype)] * parts
         if len(first) != parts or any(
             s.shape != (count, batch, self.hidden_size) for s in first
         ):
@@ -115,6 +116,33 @@ class _Recurrent(Module):
         ends = [e.squeeze(1) if single else e for e in ends]
         out = steps.squeeze(1) if single else steps.transpose(0, 1) if self.batch_first else steps
         return out, tuple(ends) if parts == 2 else ends[0]
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: parameters need no common memory.
+
+        Examples
+        --------
+        >>> weft.nn.LSTM(2, 3).flatten_parameters()
+        """
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each layer and direction.
+
+        Returns
+        -------
+        list of list of Parameter
+            Weights and offsets, in the order of `parameters`.
+
+        Examples
+        --------
+        >>> [p.shape for p in weft.nn.RNN(2, 3).all_weights[0]]
+        [(3, 2), (3, 3), (3,), (3,)]
+        """
+        names = list(self._parameters)
+        step = 4 if self.bias else 2
+        return [[getattr(self, n) for n in names[i : i + step]]
+                for i in range(0, len(names), step)]  # fmt: skip
 
     def _run(self, steps: Tensor, state: State, end: str, backwards: bool) -> tuple[Tensor, State]:
         """Return the hidden states of one layer in one direction, and its last state."""
@@ -266,9 +294,9 @@ class LSTMCell(_Cell):
 
     _kind = "LSTM"
 
-    def forward(self, x: Tensor, state: Any = None) -> State:
+    def forward(self, input: Tensor, hx: Any = None) -> State:
         """Return the hidden and the cell state."""
-        return self._next(x, state, _lstm, 2)
+        return self._next(input, hx, _lstm, 2)
 
 
 class GRUCell(_Cell):
@@ -285,9 +313,9 @@ class GRUCell(_Cell):
 
     _kind = "GRU"
 
-    def forward(self, x: Tensor, state: Any = None) -> Tensor:
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """Return the state."""
-        return self._next(x, state, _gru, 1)[0]
+        return self._next(input, hx, _gru, 1)[0]
 
 
 class RNNCell(_Cell):
@@ -313,9 +341,9 @@ class RNNCell(_Cell):
         super().__init__(input_size, hidden_size, bias)
         self.nonlinearity = nonlinearity
 
-    def forward(self, x: Tensor, state: Any = None) -> Tensor:
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """Return the state."""
-        return self._next(x, state, _relu if self.nonlinearity == "relu" else _tanh, 1)[0]
+        return self._next(input, hx, _relu if self.nonlinearity == "relu" else _tanh, 1)[0]
 
 
 fill_docstrings(globals(), SECTIONS)

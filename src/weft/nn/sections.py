@@ -27,7 +27,7 @@ SECTIONS: Final = {
     Let query i see keys 0 to i.""",
     # activations
     "inplace": """inplace : bool
-    Taken for PyTorch's sake; the input is never changed.""",
+    Whether the result is written to the input, too.""",
     "p": """p : float
     0 to 1.""",
     "threshold": """threshold, value : float
@@ -55,6 +55,8 @@ padding : int, sequence of int, "same" or "valid"
     Border on both sides of each axis.""",
     "padding_mode": """padding_mode : {"zeros", "reflect", "replicate", "circular"}
     What the border holds.""",
+    "padding_mode:zeros": """padding_mode : {"zeros"}
+    What the border holds.""",
     "weight:convolution": """weight, bias : Parameter
     Shapes ``[O, C / groups, *kernel_size]`` and ``[O]``.""",
     "convolution": """ShapeError, RangeError
@@ -72,6 +74,8 @@ output_padding : int or sequence of int
     Added to the variance.""",
     "affine": """affine : bool
     Whether each channel has a factor `weight` and an offset `bias`, of shape ``[C]``.""",
+    "bias:affine": """bias : bool
+    False for factors without offsets.""",
     "statistics": """momentum : float or None
     Share of a batch in the new running statistics; None takes the mean of all batches.""",
     "track_running_stats": """track_running_stats : bool
@@ -85,17 +89,31 @@ stride : int or sequence of int, optional
     Step between windows; by default `kernel_size`.""",
     "padding:maximum": """padding : int or sequence of int
     Border of the lowest value, at most half a window.
-**options
-    ``dilation``, ``ceil_mode`` and ``return_indices`` as of `Tensor.max_pool2d`.""",
+dilation : int or sequence of int
+    Steps between the elements of a window.
+return_indices : bool
+    Whether the places of the maxima are returned as well, as one number for all these axes.
+ceil_mode : bool
+    Whether a last window may end beyond the border.""",
     "padding:mean": """padding : int or sequence of int
     Zeros on both sides of each axis, at most half a window.
-**options
-    ``ceil_mode`` and ``count_include_pad`` as of `Tensor.avg_pool2d`.""",
+ceil_mode : bool
+    Whether a last window may end beyond the border.
+count_include_pad : bool
+    Whether means count the zeros.""",
+    "divisor_override": """divisor_override : int, optional
+    By what sums are divided, in place of the size of a window.""",
     "output_size": """output_size : int or pair of int
     H' and W'; None keeps a size.""",
+    "output_size:three": """output_size : int or sequence of int
+    D', H' and W'; None keeps a size.""",
+    "return_indices": """return_indices : bool
+    Whether the places of the maxima are returned as well, as one number for all these axes.""",
     # recurrent layers
     "input_size": """input_size, hidden_size : int
     Elements of a step, and of a state.""",
+    "momentum": """momentum : float or None
+    Share of a batch in the new running statistics.""",
     "bias:gates": """bias : bool
     Whether gates have offsets.""",
     "batch_first": """batch_first : bool
@@ -107,8 +125,6 @@ stride : int or sequence of int, optional
     # losses
     "reduction": """reduction : {"mean", "sum", "none"}
     Whether the result is 0-d, or the losses themselves.""",
-    "no_options": """**options
-    There are none.""",
     "weight:classes": """weight : Tensor, optional
     Factor of each class, of shape ``[C]``.""",
     "margin:cosine": """margin : float

@@ -1,26 +1,47 @@
 """What every device, pool, queue, program and event offers, and what a runtime is given.
 
 A runtime never imports a compiler: the backend that joins the two hands it an `ObjectCompiler`
-and an `ObjectLoader`, of which these protocols are all that it may use.
+and an `ObjectLoader`, of which these protocols are all that it may use. A device that is no CPU
+implements `Device`, `Pool`, `Queue` and `Event`; `weft.runtimes.memory.device_pool` has a pool for
+memory that this process cannot address, and `weft.runtimes.executor` runs plans over the protocols.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from weft.errors import HandleError
 
 __all__ = [
     "Device",
     "Event",
+    "Failure",
     "Library",
+    "Loadable",
     "Memory",
     "ObjectCompiler",
     "ObjectLoader",
     "Pool",
     "Program",
     "Queue",
+    "View",
     "consume",
 ]
+
+
+class Failure(NamedTuple):
+    """The first failure of a kernel: which check, and two numbers about it.
+
+    Attributes
+    ----------
+    code : int
+        Of the messages of the kernel, counted from 1, or a negative one of `weft.renderers.base`.
+    value, bound : int
+        The index that was out of range and what it had to be below, for checks of bounds.
+    """
+
+    code: int
+    value: int = 0
+    bound: int = 0
 
 
 class Event:
@@ -43,6 +64,15 @@ class Event:
 
     def wait(self) -> None:
         """Block until it has happened."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """What stopped the launch that it is the event of, once that has happened."""
+        return None
+
+    def share(self) -> "Event":
+        """Return another event of the same thing, for another wait list."""
+        return Event(self.device)
 
     def consume(self, device: str) -> None:
         """Take the event into a wait list of ``device``."""
@@ -71,8 +101,52 @@ class Memory(Protocol):
         ...
 
 
+class View(NamedTuple):
+    """A part of a block of device memory.
+
+    Attributes
+    ----------
+    buffer : Memory
+        The block.
+    offset : int
+        Where the part begins, in bytes.
+    """
+
+    buffer: Any
+    offset: int = 0
+
+
+class Loadable(Protocol):
+    """A compiled kernel, as a runtime loads it."""
+
+    @property
+    def name(self) -> str:
+        """Its entry."""
+        ...
+
+    @property
+    def image(self) -> bytes:
+        """What the compiler of the device made."""
+        ...
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """Its variables in ABI order."""
+        ...
+
+    @property
+    def nbuffers(self) -> int:
+        """How many buffers a launch takes."""
+        ...
+
+
 class Pool(Protocol):
     """The memory of one device."""
+
+    @property
+    def device(self) -> str:
+        """Name of the device."""
+        ...
 
     @property
     def bytes_in_use(self) -> int:
@@ -102,6 +176,14 @@ class Pool(Protocol):
         """Return cached memory to the system; return how many bytes that were."""
         ...
 
+    def host_to_pool(self, source: object, buffer: Any, wait: Iterable[Event] = ()) -> Event:
+        """Copy an object of contiguous host memory into a buffer (or `View`)."""
+        ...
+
+    def pool_to_host(self, buffer: Any, target: object, wait: Iterable[Event] = ()) -> None:
+        """Copy a buffer (or `View`) into an object of contiguous host memory, and block."""
+        ...
+
 
 class Program(Protocol):
     """A compiled kernel on a device: stateless, used by any number of threads at once."""
@@ -118,7 +200,11 @@ class Queue(Protocol):
     def copy(
         self, destination: Any, source: Any, nbytes: int | None = None, wait: Iterable[Event] = ()
     ) -> Event:
-        """Copy bytes after the events of ``wait``."""
+        """Copy bytes between buffers (or views) of the device after the events of ``wait``."""
+        ...
+
+    def fill(self, target: Any, nbytes: int, byte: int = 0, wait: Iterable[Event] = ()) -> Event:
+        """Set bytes of a buffer (or view) after the events of ``wait``."""
         ...
 
     def launch(
@@ -127,8 +213,14 @@ class Queue(Protocol):
         buffers: Sequence[Any],
         variables: Sequence[int] = (),
         wait: Iterable[Event] = (),
+        groups: Sequence[int] = (),
+        threads: Sequence[int] = (),
     ) -> Event:
-        """Run a program on buffers, in its parameter order, after the events of ``wait``."""
+        """Run a program on buffers (or views), in its parameter order, after those events.
+
+        ``groups`` and ``threads`` are the blocks of threads and the threads of a block along x, y
+        and z, where the device has any. What stops the kernel is the `Event.failure`.
+        """
         ...
 
     def synchronize(self) -> None:
@@ -161,6 +253,16 @@ class Device(Protocol):
 
     def free_compute(self) -> float:
         """Share of its compute that is idle, from 0 to 1, an estimate."""
+        ...
+
+    def load(self, code: Loadable) -> Program:
+        """Return a compiled kernel ready to be launched.
+
+        Raises
+        ------
+        CompileError
+            If the device does not take it.
+        """
         ...
 
 

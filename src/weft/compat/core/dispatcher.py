@@ -10,7 +10,7 @@ from abc import ABC
 
 from weft.compat.cuda import Kernel
 from weft.compat.host import HostFunction
-from weft.lang.launch.launch import DeviceFunction
+from weft.lang.launch.device_function import DeviceFunction
 
 __all__ = ["CPUDispatcher", "CUDADispatcher", "Dispatcher"]
 

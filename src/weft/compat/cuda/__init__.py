@@ -136,7 +136,8 @@ from weft.lang.device.gpu import (
     threadIdx,
     warpsize,
 )
-from weft.lang.launch.launch import Configured, DeviceFunction
+from weft.lang.launch.device_function import DeviceFunction
+from weft.lang.launch.launch import Configured
 from weft.lang.launch.options import Options, cdiv
 from weft.lang.launch.resources import resources
 from weft.lang.launch.streams import Event, Stream, event, stream

@@ -15,7 +15,7 @@ import numpy as np
 from weft.compat.cuda import fp16
 from weft.compat.cuda.bf16_conversions import FUNCTIONS
 from weft.compat.numba_types import bfloat16
-from weft.lang.launch.launch import DeviceFunction, func
+from weft.lang.launch.device_function import DeviceFunction, func
 
 __all__ = [
     *FUNCTIONS, "bfloat16", "habs", "hadd", "hadd_rn", "hadd_sat", "hceil", "hcos", "hdiv", "heq",

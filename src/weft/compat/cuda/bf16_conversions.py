@@ -14,7 +14,7 @@ import numpy as np
 from weft.compat.cuda.bits import Bits, float_as_int, int_as_float
 from weft.ir import dtype as dt
 from weft.lang.device import gpu as _operations
-from weft.lang.launch.launch import DeviceFunction, func
+from weft.lang.launch.device_function import DeviceFunction, func
 
 __all__ = ["FUNCTIONS"]
 

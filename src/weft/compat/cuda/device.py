@@ -108,7 +108,7 @@ class Device:
 
     def __getattr__(self, name: str) -> int:
         """Return an attribute that says that there is nothing of the kind."""
-        from weft.compat.cuda.cudadrv.enums import ATTRIBUTES
+        from weft.compat.cuda.device_attributes import ATTRIBUTES
 
         if name in ATTRIBUTES:
             return 0
@@ -124,16 +124,16 @@ class Device:
     @property
     def L2_CACHE_SIZE(self) -> int:
         """Bytes of the second cache of a core."""
-        from weft.driver import device
+        from weft.driver.context import host_context
 
-        return device.target().l2_bytes
+        return host_context().target.l2_bytes
 
     @property
     def MULTIPROCESSOR_COUNT(self) -> int:
         """Cores."""
-        from weft.driver import device
+        from weft.driver.context import host_context
 
-        return device.target().cores
+        return host_context().target.cores
 
     def __repr__(self) -> str:
         return f"<Weft device {self.id} {self.name!r}>"
@@ -202,9 +202,9 @@ class Context:
 
     def get_memory_info(self) -> MemoryInfo:
         """Return the memory that is free, and all of it."""
-        from weft.driver import device
+        from weft.driver.context import host_context
 
-        pool = device.runtime().pool
+        pool = host_context().native.pool
         return MemoryInfo(pool.bytes_free, pool.bytes_free + pool.bytes_in_use)
 
     def memalloc(self, bytesize: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.lang.launch.launch import func
+from weft.lang.launch.device_function import func
 
 __all__ = [
     "habs", "hadd", "hceil", "hcos", "hdiv", "heq", "hexp", "hexp2", "hexp10", "hfloor", "hfma",

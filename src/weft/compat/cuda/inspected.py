@@ -232,9 +232,9 @@ class Inspected(KernelFunction):
     @property
     def stats(self) -> CacheStats:
         """Where compiled kernels are kept."""
-        from weft.driver import device
+        from weft.driver.context import disk
 
-        return CacheStats(str(device.disk().path), {}, {})
+        return CacheStats(str(disk().path), {}, {})
 
     def get_regs_per_thread(self, signature: Any = None) -> Any:
         """Return a number of registers with which every block fits, for one form or by form."""

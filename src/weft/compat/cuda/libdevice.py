@@ -21,7 +21,7 @@ from weft.compat.cuda.bits import (
 )
 from weft.compat.cuda.rounding import minus, plus, times
 from weft.lang.device import gpu as _operations
-from weft.lang.launch.launch import DeviceFunction, func
+from weft.lang.launch.device_function import DeviceFunction, func
 
 gpu: Any = _operations
 single: Any = np.float32

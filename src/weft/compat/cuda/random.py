@@ -14,7 +14,8 @@ import numpy as np
 from weft.compat.arrays import device_array
 from weft.compat.numba_types import from_dtype
 from weft.errors import LaunchError
-from weft.lang.launch.launch import KernelFunction, func
+from weft.lang.launch.device_function import func
+from weft.lang.launch.launch import KernelFunction
 from weft.lang.launch.options import Options
 
 __all__ = [

@@ -13,7 +13,8 @@ import numpy as np
 
 from weft.errors import DTypeError, outermost_methods
 from weft.lang.device import gpu as _gpu
-from weft.lang.launch.launch import DeviceFunction, KernelFunction
+from weft.lang.launch.device_function import DeviceFunction
+from weft.lang.launch.launch import KernelFunction
 from weft.lang.launch.options import Options, cdiv
 
 __all__ = ["Reduce", "reduce"]

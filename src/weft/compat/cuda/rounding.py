@@ -22,7 +22,7 @@ from weft.compat.cuda.bits import (
     longlong_as_double,
 )
 from weft.lang.device import gpu as _operations
-from weft.lang.launch.launch import DeviceFunction, func
+from weft.lang.launch.device_function import DeviceFunction, func
 
 __all__ = ["FUNCTIONS", "minus", "plus", "times"]
 

@@ -23,7 +23,7 @@ from weft.compat.numba_types import (
     typeof,
 )
 from weft.errors import DTypeError, WeftError, outermost
-from weft.lang.launch.launch import DeviceFunction
+from weft.lang.launch.device_function import DeviceFunction
 
 if TYPE_CHECKING:
     from weft.ir.dtype import DType

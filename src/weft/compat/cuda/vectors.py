@@ -43,7 +43,11 @@ class Vector:
 
     def __weft_call__(self, reader: Any, args: list[Any], node: Any) -> Any:
         """Return the vector that a call in a kernel makes."""
-        return reader.vector(self, self.names, self.element.__weft_dtype__, args, node)
+        from weft.lang.library.constructors import vector  # whoever reads a kernel has it
+
+        dtype = self.element.__weft_dtype__
+        assert dtype is not None
+        return vector(reader, self, self.names, dtype, args, node)
 
     def __repr__(self) -> str:
         return f"<vector {self.__name__}>"

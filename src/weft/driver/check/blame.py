@@ -8,16 +8,18 @@ right for every kernel, the plan is wrong: the order of its launches, or its mem
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.driver import device, kernels
+from weft.driver import kernels
 from weft.driver.check.compare import differing
 from weft.driver.check.errors import Reference
 from weft.driver.check.graph import Environment
-from weft.driver.plans.slices import Parts, take_slices
+from weft.driver.context import Context
+from weft.driver.slices import Parts, take_slices
 from weft.errors import CheckError, VerifyError
 from weft.graph.launches import join_launches
 from weft.graph.simplify import simplify
@@ -31,6 +33,8 @@ from weft.ir.stmt import For, Kernel, Reduce, While
 from weft.kernelize.build import Step, kernelize
 from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, VariableRef
 from weft.runtimes.memory.host_memory import ALIGNMENT
+
+Runner = Callable[["Step", list[Any], Environment], None]
 
 __all__ = ["Difference", "examine"]
 
@@ -77,7 +81,8 @@ class Difference(NamedTuple):
         )
 
 
-def examine(outputs: Sequence[Node], env: Environment, wrong: Difference | None) -> None:
+def examine(outputs: Sequence[Node], env: Environment, wrong: Difference | None,
+            context: Context) -> None:  # fmt: skip
     """Run each kernel of a graph alone, and raise the first difference.
 
     Parameters
@@ -88,6 +93,8 @@ def examine(outputs: Sequence[Node], env: Environment, wrong: Difference | None)
         The arrays at its leaves, and the values of its variables.
     wrong
         An element of a result that the plan got wrong, if there is one.
+    context
+        The device that it ran on.
 
     Raises
     ------
@@ -97,7 +104,7 @@ def examine(outputs: Sequence[Node], env: Environment, wrong: Difference | None)
     cut, parts = take_slices(outputs)
     env = Environment({**env.arrays, **_arrays(parts, env)}, env.variables)
     simple = join_launches(simplify(cut))
-    steps = kernelize(simple, device.target())
+    steps = kernelize(simple, context.target)
     nodes = [*cut, *simple, *(n for s in steps for n in (*s.inputs, *s.outputs))]
     known = Reference(env)
     known.add(nodes)
@@ -107,7 +114,7 @@ def examine(outputs: Sequence[Node], env: Environment, wrong: Difference | None)
         if found is not None:
             raise found.raised("the simplification of the graph", "a graph", _line(node))
     for step in steps:
-        _examine_step(step, values, errors, env)
+        _examine_step(step, values, errors, env, context)
     if wrong is not None:
         raise wrong.raised("the plan: its order of launches or its memory",
                            f"a plan of {len(steps)} kernels", _line(wrong.node))
@@ -123,8 +130,10 @@ def _arrays(parts: Parts, env: Environment) -> dict[nd.Storage, Any]:
 
 
 def _examine_step(step: Step, values: Mapping[Node, Any], errors: Mapping[Node, Any],
-                  env: Environment) -> None:  # fmt: skip
-    ways = [("code generation: the schedule, the passes or the compiler", _run_native)]
+                  env: Environment, context: Context) -> None:  # fmt: skip
+    native: Runner = partial(_run_native, context=context)
+    ways: list[tuple[str, Runner]] = [
+        ("code generation: the schedule, the passes or the compiler", native)]
     if _iterations(step.kernel, env) <= _MOST_ITERATIONS:
         ways.insert(0, ("lowering: its loop nest before any schedule", _interpret))
     for stage, function in ways:
@@ -171,13 +180,13 @@ def _interpret(step: Step, arrays: list[Any], env: Environment) -> None:
         run(step.kernel, arrays, env.variables)
 
 
-def _run_native(step: Step, arrays: list[Any], env: Environment) -> None:
-    code = kernels.compiled(step.kernel)
-    kernels.load([code])
+def _run_native(step: Step, arrays: list[Any], env: Environment, context: Context) -> None:
+    code = kernels.compiled(step.kernel, context)
+    kernels.load([code], context)
     refs = [BufferRef.input(i) for i in range(len(arrays))]
     launch = KernelStep(code.address, refs, [VariableRef(i) for i in range(len(code.variables))],
                         code.name)
-    plan = device.runtime().plan([launch], len(arrays), 0, 0, len(code.variables), True,
+    plan = context.native.plan([launch], len(arrays), 0, 0, len(code.variables), True,
                                  [code.library])
     plan.call(*(a.ctypes.data for a in arrays), 0, *(env.variables[v] for v in code.variables))
 

@@ -25,6 +25,7 @@ from weft.ir.node import Node, Storage
 from weft.ir.size import evaluate as evaluate_size
 
 if TYPE_CHECKING:
+    from weft.driver.context import Context
     from weft.runtimes.memory.buffer import Buffer
 
 __all__ = ["Checker"]
@@ -39,11 +40,15 @@ class Checker:
     ----------
     outputs, inputs
         The graph, and the placeholders among its leaves.
+    context
+        The device that it is computed on.
     """
 
-    __slots__ = ("_inputs", "_outputs", "_seen")
+    __slots__ = ("_context", "_inputs", "_outputs", "_seen")
 
-    def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage]) -> None:
+    def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
+                 context: Context) -> None:  # fmt: skip
+        self._context = context
         self._outputs, self._inputs = tuple(outputs), tuple(inputs)
         self._seen: set[tuple[int, ...]] = set()  # values of variables whose nests have been run
 
@@ -84,5 +89,5 @@ class Checker:
                 break
         sizes = tuple(env.variables.values())
         if wrong is not None or sizes not in self._seen:
-            blame.examine(self._outputs, env, wrong)
+            blame.examine(self._outputs, env, wrong, self._context)
         self._seen.add(sizes)

@@ -26,7 +26,7 @@ __all__ = ["Reference"]
 
 _MOVES: Final = frozenset({
     Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.WINDOW, Op.UNWINDOW, Op.STRIDED, Op.CONTIGUOUS,
-    Op.DETACH,
+    Op.DETACH, Op.COPY,
 })  # fmt: skip
 _COMPARISONS: Final = frozenset({Op.LT, Op.LE, Op.EQ, Op.NE})
 _JUMPS: Final = frozenset({Op.POW, Op.FMOD, Op.MOD, Op.FLOORDIV, Op.ATAN2, Op.COPYSIGN, Op.TAN})

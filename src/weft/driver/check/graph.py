@@ -348,4 +348,5 @@ _SPECIAL: Final[Mapping[Operation, Callable[[Node, Sequence[Any], Environment], 
     Op.PACK: _pack,
     Op.CONTIGUOUS: lambda n, a, e: a[0],
     Op.DETACH: lambda n, a, e: a[0],
+    Op.COPY: lambda n, a, e: a[0],
 }

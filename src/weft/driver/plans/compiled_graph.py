@@ -8,11 +8,10 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.background import unvisited
-from weft.driver import device
 from weft.driver.graph_key import Structure
 from weft.driver.plans.plan import check_variables
 from weft.driver.plans.plan_cache import plan_for
-from weft.driver.plans.slices import Cut, Parts, take_slices
+from weft.driver.slices import Cut, Parts, take_slices
 from weft.imports import importing
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
@@ -113,6 +112,8 @@ class Compiled:
                  "_offsets", "_order", "_places", "_run", "_sizes", "_spare", "_updated",
                  "captured", "native", "nodes", "panels", "plan", "values")  # fmt: skip
 
+    takes_over: Final = True  # whether results may take the memory of what they replace
+
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None,
                  updates: Mapping[int, Storage] | None = None,
@@ -150,7 +151,7 @@ class Compiled:
         self._limits = {
             v.attr.name: (v.attr.min, v.attr.max) for v in plan.spec.host.variables
         }
-        self._allocate = device.runtime().pool.allocate
+        self._allocate = plan.context.native.pool.allocate
         self._run, self._sizes, self._arena = plan.call, plan.sizes, plan.arena
         self._apart = plan.apart
         self.native = plan.native
@@ -223,7 +224,7 @@ class Compiled:
             buffer = given[slot] if kind == "leaf" else made[slot]
             if kind == "new" and any(buffer is other for other in out):
                 twin = self._allocate(buffer.nbytes)
-                device.runtime().queue.copy(twin, buffer)
+                self.plan.context.native.queue.copy(twin, buffer)
                 buffer = twin
             out.append(buffer)
         return out
@@ -284,7 +285,7 @@ class Compiled:
             from weft.runtimes.cpu.calls.dispatch import Program, Slot
 
         native = self.native
-        program = Program(native, device.runtime().pool)
+        program = Program(native, self.plan.context.native.pool)
         inputs: dict[int, list[tuple[Slot, int]]] = {}
         for i, source in enumerate(self._order):
             offset = self._offsets[i] if self._offsets else 0
@@ -335,7 +336,7 @@ class Compiled:
             buffer = given[slot]
             if getrefcount(buffer) > _OWN_REFERENCES or buffer.pool is None:
                 given[slot] = self._allocate(buffer.nbytes)
-                device.runtime().queue.copy(given[slot], buffer)
+                self.plan.context.native.queue.copy(given[slot], buffer)
             given[slot].version += 1
         return given
 
@@ -345,7 +346,7 @@ class Compiled:
             return self._spare.pop()
         except IndexError:
             if self._apart is not None:
-                return device.runtime().pool.arena(self._apart)
+                return self.plan.context.native.pool.arena(self._apart)
             return self._allocate(self._arena)
 
 
@@ -362,8 +363,8 @@ class Checked(Compiled):
         with importing:
             from weft.driver.check.compiled import Checker
 
-        self._checker = Checker(outputs, inputs)
         super().__init__(outputs, inputs, structure, updates, resident, counter)
+        self._checker = Checker(outputs, inputs, self.plan.context)
 
     def call(self, inputs: Sequence[Buffer], captured: Sequence[Buffer],
              variables: Mapping[str, int] | None = None,

@@ -7,10 +7,12 @@ from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from weft.config import Debug, config, debug
-from weft.driver import device, kernels, pipeline
+from weft.driver import kernels, pipeline
+from weft.driver.context import Context
 from weft.driver.graph_key import Structure
 from weft.driver.kernels import Code, Packing
-from weft.driver.plans.plan import Panels, Plan, Spec, largest
+from weft.driver.plans.plan import Plan, largest
+from weft.driver.plans.spec import Panels, Spec
 from weft.driver.progress import Progress
 from weft.errors import AllocationError
 from weft.graph.launches import join_launches
@@ -62,24 +64,23 @@ class _Cut(NamedTuple):
 
 def _best(structure: Structure, outputs: Sequence[Node]) -> _Cut:
     """Return a simplified graph as launches with the least memory and the fewest passes over it."""
-    outputs = [_own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
+    outputs = [own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
     results, updates = {nd.base(o) for o in outputs}, _updates(structure, outputs)
-    steps = schedule_launches(
-        kernelize(outputs, device.target(), pipeline.verifying), results, updates
-    )
+    target = structure.context.target
+    steps = schedule_launches(kernelize(outputs, target, pipeline.verifying), results, updates)
     steps = scatter_in_place(steps, results)
     return _Cut(outputs, *write_in_place(steps, updates))
 
 
 def _plain(structure: Structure, outputs: Sequence[Node]) -> _Cut:
     """Return a graph as launches, one for each operation."""
-    outputs = [_own(o, o) for o in outputs]
-    return _Cut(outputs, kernelize_alone(outputs, device.target()), {})
+    outputs = [own(o, o) for o in outputs]
+    return _Cut(outputs, kernelize_alone(outputs, structure.context.target), {})
 
 
 def _make(structure: Structure, outputs: Sequence[Node],
           cut: Callable[[Structure, Sequence[Node]], _Cut]) -> Plan:  # fmt: skip
-    marks = _mark_checks(structure)
+    marks = mark_checks(structure)
     outputs, steps, taken = cut(structure, outputs)
     steps = [step.verify() for step in steps]
     if debug(Debug.GRAPH):
@@ -90,7 +91,8 @@ def _make(structure: Structure, outputs: Sequence[Node],
     wanted = [(id(s.kernel), _resident(s, kept)) for s in steps]
     nests = {key: step.kernel for key, step in zip(wanted, steps, strict=True)}
     with Progress("compiling kernels", len(nests)) as progress:
-        made = kernels.compiled_all([(nest, key[1]) for key, nest in nests.items()], progress.tick)
+        made = kernels.compiled_all([(nest, key[1]) for key, nest in nests.items()],
+                                    structure.context, progress.tick)
         compiled.update(zip(nests, made, strict=True))
     spec, steps = _spec(structure, outputs, steps, [compiled[key] for key in wanted], marks, taken)
     if pipeline.verifying or config().memory_mode:
@@ -101,7 +103,7 @@ def _make(structure: Structure, outputs: Sequence[Node],
         fills = kernels.from_disk(panels.key)
         assert fills is not None
         codes[panels.key] = fills
-    return Plan(spec, codes, steps)
+    return Plan(spec, codes, steps, structure.context)
 
 
 def _resident(step: Step, kept: Container[Node]) -> tuple[int, ...]:
@@ -121,7 +123,7 @@ def _updates(structure: Structure, outputs: Sequence[Node]) -> dict[Node, Node]:
     }
 
 
-def _own(output: Node, simplified: Node) -> Node:
+def own(output: Node, simplified: Node) -> Node:
     """Return what to compute for an output; one that turned out to be an input is a copy of it.
 
     Two arrays never share memory unless the graph says so: either may be written later.
@@ -146,15 +148,15 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     places = {n: Ref("output", i) for n, i in fresh.items()}
     places.update({nd.buffer(s): Ref("input", i) for s, i in slots.items()})
     places.update({n: places[leaf] for n, leaf in taken.items()})
-    variables = {v.attr.name: v for n in structure.nodes for v in _symbols(n)}
-    steps, codes, groups = _in_order(steps, codes, places)
+    variables = {v.attr.name: v for n in structure.nodes for v in symbols_of(n)}
+    steps, codes, groups = _in_order(steps, codes, places, structure.context)
     panels = _panels(steps, codes, places, len(slots))
     host_steps, programs, arena = _host_steps(steps, codes, groups, places, variables, panels)
     host = HostPlan(
         "graph", tuple(variables[v] for v in sorted(variables)),
-        (*(_bytes((s.size,), s.dtype.itemsize) for s in structure.leaves),
+        (*(bytes_of((s.size,), s.dtype.itemsize) for s in structure.leaves),
          *(p.nbytes for p in panels)),
-        tuple(_bytes(n.shape, n.dtype.itemsize) for n in fresh),
+        tuple(bytes_of(n.shape, n.dtype.itemsize) for n in fresh),
         tuple(sorted(slots[leaf.attr] for leaf in taken.values())),
         arena=arena, programs=tuple(programs.values()), steps=tuple(host_steps),
     )
@@ -180,7 +182,7 @@ def _panels_of(step: Step, packing: Packing, places: Mapping[Node, Ref]) -> Pane
     return Panels(packing.key, packing.nbytes, places[step.inputs[packing.source]].index)
 
 
-def _mark_checks(structure: Structure) -> dict[int, int]:
+def mark_checks(structure: Structure) -> dict[int, int]:
     """Return the position of each checked node by the identity of its location record.
 
     Simplification makes other nodes of them but hands the record on.
@@ -192,7 +194,7 @@ def _mark_checks(structure: Structure) -> dict[int, int]:
     return marks
 
 
-def _symbols(node: Node) -> list[Expr]:
+def symbols_of(node: Node) -> list[Expr]:
     """Return the symbolic variables that a node names, of which no array need have the size."""
     dims = [*node.shape]
     if node.op is Op.SLICE:
@@ -206,14 +208,14 @@ def _symbols(node: Node) -> list[Expr]:
 
 
 def _in_order(
-    steps: list[Step], codes: list[Code], places: dict[Node, Ref]
+    steps: list[Step], codes: list[Code], places: dict[Node, Ref], context: Context
 ) -> tuple[list[Step], list[Code], list[Group]]:
     """Return the launches in the order of the plan, and its groups, numbered in that order.
 
     What runs together may not share memory, and what comes earlier lives longer: launches come from
     as far as the arena grows by no more than it may.
     """
-    threads = device.runtime().thread_count
+    threads = context.threads
     apart = [Group((i,)) for i in range(len(steps))]
     if threads < 2 or len(steps) < 2:
         return steps, codes, apart
@@ -223,7 +225,7 @@ def _in_order(
              for step, code in zip(steps, codes, strict=True)]  # fmt: skip
     limit = 0
     for reach in (ANYWHERE, *_REACHES):
-        groups = arrange(works, threads, reach, device.target().costs)
+        groups = arrange(works, threads, reach, context.target.costs)
         if len(groups) == len(steps):
             break
         order = [i for group in groups for i in group.launches]
@@ -281,12 +283,12 @@ class _Arena:
         for number, step in zip(numbers, steps, strict=True):
             for node in step.outputs:
                 if node not in places:
-                    self.ids[node] = self._add(_bytes(node.shape, node.dtype.itemsize), number)
+                    self.ids[node] = self._add(bytes_of(node.shape, node.dtype.itemsize), number)
             for node in step.inputs:
                 if node in self.ids:
                     self.lives[self.ids[node]][2] = number
             self.scratch.append(tuple(
-                self._add(_bytes((m.size,), m.dtype.itemsize), number) for m in step.scratch
+                self._add(bytes_of((m.size,), m.dtype.itemsize), number) for m in step.scratch
             ))
         self.offsets, self.nbytes = plan_arena([Lifetime(*life) for life in self.lives])
 
@@ -321,7 +323,7 @@ def _host_steps(
             launches.append(Launch(code.key, tuple(refs),
                                    tuple(variables[v] for v in code.variables)))
             if code.key not in programs:
-                programs[code.key] = _program(step, code, variables,
+                programs[code.key] = program_of(step, code, variables,
                                               [arena.sizes[index] for index in scratch])
         together = len(launches) > 1
         out.append(Parallel(tuple(launches), group.saves) if together else launches[0])
@@ -329,19 +331,20 @@ def _host_steps(
     return out, programs, arena.nbytes
 
 
-def _program(step: Step, code: Code, variables: Mapping[str, Expr],
+def program_of(step: Step, code: Code, variables: Mapping[str, Expr],
              scratch: Sequence[Expr | int]) -> ProgramRef:  # fmt: skip
+    """Return the program that a launch runs, with what it does to each of its buffers."""
     written = stores(step.kernel.body)
     kinds = [
-        Access("updates" if p in written else "reads", _bytes(n.shape, n.dtype.itemsize))
+        Access("updates" if p in written else "reads", bytes_of(n.shape, n.dtype.itemsize))
         for n, p in zip(step.inputs, step.kernel.params, strict=False)
-    ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
+    ] + [Access("writes", bytes_of(n.shape, n.dtype.itemsize)) for n in step.outputs]
     kinds += [Access("writes", size) for size in scratch]
     kinds += [Access("reads", p.nbytes) for p in code.packings]
     return ProgramRef(code.key, tuple(variables[v] for v in code.variables), tuple(kinds))
 
 
-def _bytes(shape: nd.Shape, itemsize: int) -> Expr | int:
+def bytes_of(shape: nd.Shape, itemsize: int) -> Expr | int:
     """Return the bytes of an array, as an expression if a size is symbolic."""
     nbytes(shape, itemsize)  # refuses what no address can tell
     total = nd.size(shape)

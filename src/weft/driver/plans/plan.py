@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from weft.driver import device, kernels
+from weft.driver import kernels
+from weft.driver.context import Context
 from weft.driver.kernels import Code
+from weft.driver.plans.failures import Reported
 from weft.driver.plans.layouts import Layouts
-from weft.errors import AllocationError, BoundsError, VariableError, WeftError, raised, strayed
+from weft.driver.plans.spec import Panels, Spec
+from weft.errors import VariableError
 from weft.imports import importing
-from weft.ir import node as nd
 from weft.ir.expr import Expr
-from weft.ir.node import Node
-from weft.ir.op import Op
-from weft.ir.plan.plan import Alloc, Free, Launch, Parallel, parse_plan, print_plan, steps_of
-from weft.ir.plan.plan import Plan as HostPlan
-from weft.ir.position import in_thread
+from weft.ir.plan.plan import Alloc, Free, Launch, Parallel, steps_of
 from weft.ir.size import evaluate
-from weft.ir.stmt import Location
-from weft.renderers.base import NO_MEMORY, STOPPED
 
 if TYPE_CHECKING:
     from weft.ir.bounds import Env
@@ -28,80 +23,12 @@ if TYPE_CHECKING:
     from weft.runtimes.cpu.executor.native import NativePlan
     from weft.runtimes.memory.pool import Apart
 
-_FORMAT: Final = 3
 _WAKE_NANOSECONDS: Final = 40_000  # what a group saves if threads are woken for it
 _GIL_NANOSECONDS: Final = 2000  # a plan estimated above this lets other threads run
 
 
-class Panels(NamedTuple):
-    """Copies of an input that a plan reads from an input of its own, behind those of the graph.
-
-    Attributes
-    ----------
-    key : str
-        What fills them.
-    nbytes : int
-        Their size.
-    source : int
-        The input that they are copies of.
-    """
-
-    key: str
-    nbytes: int
-    source: int
-
-
-class Spec(NamedTuple):
-    """A plan as data, as it lies on disk.
-
-    Attributes
-    ----------
-    host : weft.ir.plan.plan.Plan
-        The host program.
-    checks : tuple of tuple of int
-        For each launch the checked nodes, by position in the graph's operands-first order.
-    outputs : tuple of (str, int)
-        For each result ``("leaf", input slot)`` or ``("new", output slot)``.
-    nanoseconds : int
-        Estimated time of one call.
-    panels : tuple of Panels
-        The inputs behind those of the graph.
-    """
-
-    host: HostPlan
-    checks: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[str, int], ...]
-    nanoseconds: int
-    panels: tuple[Panels, ...] = ()
-
-    def pack(self) -> bytes:
-        """Return the cache entry."""
-        parts = [_FORMAT, print_plan(self.host), self.checks, self.outputs, self.nanoseconds,
-                 self.panels]
-        return json.dumps(parts, separators=(",", ":")).encode()
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Spec | None:
-        """Return the plan of a cache entry, or None if it is not one."""
-        try:
-            version, text, checks, outputs, nanoseconds, panels = json.loads(data)
-            if version != _FORMAT:
-                return None
-            host = parse_plan(text)
-            regions = [s.steps for s in host.steps if isinstance(s, Parallel)]
-            if not all(r and all(isinstance(s, Launch) for s in r) for r in regions):
-                return None  # which no plan of ours has, and `groups` does not number
-            return cls(
-                host, tuple(tuple(map(int, c)) for c in checks),
-                tuple((str(kind), int(slot)) for kind, slot in outputs), int(nanoseconds),
-                tuple(Panels(str(key), int(n), int(source)) for key, n, source in panels),
-            )
-        except (ValueError, TypeError, RecursionError, WeftError):
-            return None
-
-
-class Plan:
-    """A callable plan.
+class Plan(Reported):
+    """A plan that one native call runs.
 
     Attributes
     ----------
@@ -122,23 +49,26 @@ class Plan:
         Where memory is checked: places of all values in an arena in which none shares memory.
     steps : list of Step or None
         The loop nests, where the plan was made in this process (for explain).
+    context : Context
+        The device that it runs on.
     """
 
     __slots__ = ("__weakref__", "_fillings", "_layouts", "_natives", "apart", "arena", "call",
-                 "codes", "launches", "native", "sizes", "spec", "steps",
+                 "codes", "context", "launches", "native", "sizes", "spec", "steps",
                  "variables")  # fmt: skip
 
-    def __init__(self, spec: Spec, codes: dict[str, Code], steps: list[Step] | None) -> None:
+    def __init__(self, spec: Spec, codes: dict[str, Code], steps: list[Step] | None,
+                 context: Context) -> None:  # fmt: skip
         host = spec.host
-        self.spec, self.codes, self.steps = spec, codes, steps
-        kernels.load(codes.values())
+        self.spec, self.codes, self.steps, self.context = spec, codes, steps, context
+        kernels.load(codes.values(), context)
         self.variables = tuple(v.attr.name for v in host.variables)
         self.sizes = tuple(map(largest, host.outputs))
         self.arena = largest(host.arena)
         self.launches = [s for s in steps_of(host) if isinstance(s, Launch)]
         offsets = {s.index: largest(s.offset) for s in host.steps if isinstance(s, Alloc)}
         self.apart: Apart | None = None
-        if device.runtime().pool.checks:
+        if context.native.pool.checks:
             offsets, self.apart = self._apart({})
             self.arena = self.apart.nbytes
         self.native = self._native(offsets, self.arena, spec.nanoseconds)
@@ -155,18 +85,9 @@ class Plan:
         if plan is None:
             code = self.codes[panels.key]
             step = KernelStep(code.address, [BufferRef.input(0), BufferRef.input(1)], [], code.name)
-            plan = self._fillings[panels.key] = device.runtime().plan(
+            plan = self._fillings[panels.key] = self.context.native.plan(
                 [step], 2, 0, release_gil=True, keep=[code.library])
         plan.call(source, target, 0)
-
-    def places(self, nodes: Sequence[Node]) -> dict[int, Location]:
-        """Return where in the user's source the checked nodes are, for `raise_failure`.
-
-        Of launches all: those that were joined have one number.
-        """
-        checked = {i for checks in self.spec.checks for i in checks}
-        checked.update(i for i, n in enumerate(nodes) if n.op is Op.LAUNCH)
-        return {i: nd.locations[nodes[i]] for i in checked if nodes[i] in nd.locations}
 
     def at(self, values: Sequence[int]
            ) -> tuple[NativePlan, tuple[int, ...], int, Apart | None]:  # fmt: skip
@@ -243,7 +164,7 @@ class Plan:
 
         sizes = {s.index: bounds(s.size, env).hi if isinstance(s.size, Expr) else s.size
                  for s in self.spec.host.steps if isinstance(s, Alloc)}
-        places: Apart = device.runtime().pool.apart(list(sizes.values()))
+        places: Apart = self.context.native.pool.apart(list(sizes.values()))
         return dict(zip(sizes, places.offsets, strict=True)), places
 
     def _layout(self, env: Env) -> tuple[dict[int, int], int]:
@@ -268,7 +189,7 @@ class Plan:
 
     def _native(self, offsets: dict[int, int], arena: int, nanoseconds: int) -> NativePlan:
         host = self.spec.host
-        return device.runtime().plan(
+        return self.context.native.plan(
             self._table(offsets), len(host.inputs), len(host.outputs), arena, len(host.variables),
             nanoseconds > _GIL_NANOSECONDS, [c.library for c in self.codes.values()],
             self._first_update(), self.groups(),
@@ -314,56 +235,6 @@ class Plan:
             values = [VariableRef(number[v]) for v in code.variables]
             table.append(KernelStep(code.address, refs, values, code.name))
         return table
-
-    def raise_failure(self, failure: tuple[int, int, int, int, int],
-                      places: Mapping[int, Location]) -> None:  # fmt: skip
-        """Raise the typed error of a status.
-
-        Raises
-        ------
-        BoundsError
-            For an index out of range, with the user's line.
-        LaunchError
-            For any other check.
-        AllocationError
-            If there was no memory for private arrays of a kernel.
-        VerifyError
-            If an access was outside of its array, under ``WEFT_GUARD``.
-        """
-        code, step, _, value, bound = failure
-        if code == STOPPED:  # and the program's own handler of interrupts raised nothing
-            raise KeyboardInterrupt("a kernel was stopped in a loop")
-        if code == NO_MEMORY:
-            raise AllocationError("a launch", found=f"no memory for {value} bytes of local arrays")
-        checks = self.spec.checks[step]
-        messages = self.codes[self.launches[step].key].messages
-        text, check = messages[code - 1] if 0 < code <= len(messages) else (f"failure {code}", -1)
-        where = None
-        if 0 <= check < len(checks):
-            place = places.get(checks[check])
-            where = (place.file, place.line) if place is not None and place.file else None
-        stray = strayed(text, value, bound, where)
-        if stray is not None:
-            raise stray
-        operation, _, reason = text.partition(": ")
-        reason, _, mark = reason.rpartition(" #") if " #" in reason else (reason, "", "")
-        told = next((p.checks[mark] for p in places.values()
-                     if isinstance(p, nd.LaunchPlace) and mark in p.checks), None)
-        if told is None:
-            reason = text.partition(": ")[2]
-        else:
-            where, reason = (told.place.file, told.place.line), told.message
-            if value > 0 and told.blocks and told.threads and not told.bounds:
-                reason += in_thread(value - 1, told.blocks, told.threads)
-        if reason.startswith("index out of range") or (told is not None and told.bounds):
-            wraps = operation in nd.FROM_THE_END
-            found = value - bound if wraps and value < 0 else value
-            raise BoundsError(operation, found=f"index {found}",
-                              expected=f"{-bound if wraps else 0} to {bound - 1}" if bound else
-                              "no index: the axis is empty", where=where)
-        reason = reason or text
-        kind = raised(reason) if told is None else told.error
-        raise kind(operation, found=reason, where=where)
 
 
 def largest(size: Expr | int) -> int:

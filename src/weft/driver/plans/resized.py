@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver.graph_key import Structure
 from weft.driver.plans.runtime_constants import scalar
-from weft.driver.plans.slices import Cut, Parts
+from weft.driver.slices import Cut, Parts
 from weft.errors import WeftError
 from weft.imports import importing
 from weft.ir import expr as ex

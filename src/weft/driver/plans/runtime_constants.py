@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from ctypes import c_double, c_float
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.driver import device
+from weft.driver.context import host_context
 from weft.driver.graph_key import Structure
 from weft.ir import dtype as dt
 from weft.ir import infer
@@ -63,13 +63,13 @@ _seen: Final[dict[int, _Like]] = {}  # by hash: of two alike other constants bec
 
 def restless(structure: Structure) -> set[Node]:
     """Note a graph that has no plan yet; return the constants that keep changing in its like."""
-    rows, outputs = structure.key
+    rows, outputs, *where = structure.key
     numbers = [node for node in structure.nodes if _is_number(node)]
     if not numbers:
         return set()
     key = hash((tuple(
         (*row[:4], None) if row[0] == Op.CONST.name and row[1] != "bool" else row for row in rows
-    ), outputs))  # fmt: skip
+    ), outputs, tuple(where)))  # fmt: skip
     values = tuple([row[4] for row in rows if row[0] == Op.CONST.name and row[1] != "bool"])
     if len(_seen) >= _TRACKED:
         _seen.clear()
@@ -91,7 +91,7 @@ def _is_number(node: Node) -> bool:
 
 def scalar(value: bool | int | float, dtype: DType) -> Buffer:
     """Return new memory with one element, rounded as a constant of a kernel is."""
-    buffer = device.allocate(dtype.itemsize)
+    buffer: Buffer = host_context().native.pool.allocate(dtype.itemsize)
     buffer.view()[: dtype.itemsize] = _encode(value, dtype)
     return buffer
 

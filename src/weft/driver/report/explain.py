@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from weft.driver import device, kernels
+from weft.driver import kernels
 from weft.driver.counters import Recording
 from weft.driver.pipeline import Built, Effort
 from weft.driver.report.profile import Timing, Together, time_kernel, time_together
@@ -66,7 +66,7 @@ class Explained(Record):
 
     def assembly(self) -> str:
         """Return the machine code as text."""
-        compiler: Any = device.runtime().compiler
+        compiler: Any = self.built.context.compiler
         text: str = compiler.assembly(self.source, self.built.pipeline)
         return text
 
@@ -94,7 +94,7 @@ class Overlap(Record):
 
 def overlaps(recording: Recording) -> list[Overlap]:
     """Return what runs at the same time in the plans of a recording."""
-    built = {kernels.key_of(b.nest): b for b in recording.built}
+    built = {kernels.key_of(b.nest, b.context): b for b in recording.built}
     found: dict[tuple[int, tuple[str, ...]], int] = {}
     for number, plan in enumerate(recording.plans):
         for step in plan.spec.host.steps:
@@ -113,11 +113,11 @@ def explain(recording: Recording) -> list[Explained]:
 
     Those that users launch themselves come last; their times are those of their launches.
     """
-    built = {kernels.key_of(b.nest): b for b in recording.built}
+    built = {kernels.key_of(b.nest, b.context): b for b in recording.built}
     steps: dict[str, list[Step]] = {}
     for plan in recording.plans:
         for step in plan.steps or ():
-            steps.setdefault(kernels.key_of(step.kernel), []).append(step)
+            steps.setdefault(kernels.key_of(step.kernel, plan.context), []).append(step)
     explained = [
         _explain(key, built[key], found) for key, found in steps.items() if key in built
     ]

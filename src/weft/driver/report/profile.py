@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.driver import device, kernels
+from weft.driver import kernels
+from weft.driver.context import Context, host_context
 from weft.driver.pipeline import Built
 from weft.errors import WeftError
 from weft.ir.bounds import bounds
@@ -59,11 +60,11 @@ def time_kernel(built: Built) -> Timing | None:
 
     Floats are 1, integers 0: in range as indices of anything that is not empty.
     """
-    runtime = device.runtime()
+    runtime = built.context.native
     kernel = built.nest
     params = built.scheduled.params  # with panels, which the nest has not
     program = runtime.program(built.image, built.program.name, len(params), len(built.variables))
-    buffers = [_scratch(p) for p in params]
+    buffers = [_scratch(p, built.context) for p in params]
     limits = {v.attr.name: v.attr.max for v in built.linear.variables}
     values = [limits[v] for v in built.variables]
     times: list[float] = []
@@ -71,7 +72,8 @@ def time_kernel(built: Built) -> Timing | None:
     try:
         while len(times) < 3 or time.perf_counter() < end:
             start = time.perf_counter()
-            runtime.queue.launch(program, buffers, values)
+            if runtime.queue.launch(program, buffers, values).failure is not None:
+                return None
             times.append(time.perf_counter() - start)
     except WeftError:
         return None
@@ -82,17 +84,17 @@ def time_together(group: Sequence[Built]) -> Together | None:
     """Return how long kernels take one after the other and in one group, or None if one refuses."""
     from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, VariableRef
 
-    runtime = device.runtime()
+    runtime = group[0].context.native
     steps: list[KernelStep] = []
     libraries: list[object] = []
     buffers: list[Buffer] = []
     for built in group:
         name = built.program.name
-        library = runtime.load(built.image, (name,))
+        library = runtime.link(built.image, (name,))
         refs = []
         for param in built.scheduled.params:
             refs.append(BufferRef.input(len(buffers)))
-            buffers.append(_scratch(param))
+            buffers.append(_scratch(param, built.context))
         limits = {v.attr.name: v.attr.max for v in built.linear.variables}
         values = [VariableRef.constant(limits[v]) for v in built.variables]
         steps.append(KernelStep(library[name], refs, values, name))
@@ -112,9 +114,9 @@ def time_together(group: Sequence[Built]) -> Together | None:
     return Together(*map(statistics.median, times))
 
 
-def _scratch(memory: Memory) -> Buffer:
+def _scratch(memory: Memory, context: Context) -> Buffer:
     count = bounds(memory.size, {})[1]
-    buffer = device.allocate(count * memory.dtype.itemsize)
+    buffer: Buffer = context.native.pool.allocate(count * memory.dtype.itemsize)
     view = buffer.view()
     one = _one(memory.dtype)
     if count:
@@ -134,9 +136,9 @@ def peaks() -> Peaks:
     from weft.driver.report import peak_kernels
 
     read = peak_kernels.read_kernel(_PEAK_BYTES)
-    fma, work = peak_kernels.fma_kernel(device.runtime().thread_count)
+    fma, work = peak_kernels.fma_kernel(host_context().threads)
     bandwidth = _PEAK_BYTES / (_best(read) * 1e9)
-    target, threads = device.target(), device.runtime().thread_count
+    target, threads = host_context().target, host_context().threads
     caches = min(max(target.l3_bytes, target.l2_bytes * threads), _PEAK_BYTES // 2)
     return Peaks(bandwidth, work / (_best(fma) * 1e9), caches)
 
@@ -165,16 +167,16 @@ def tile_rate() -> float:
     """Return bfloat16 operations a nanosecond of tile registers, all threads; 0 without them."""
     from weft.driver.report import peak_kernels
 
-    if not device.target().supports(Op.MATRIX2, uint32):
+    if not host_context().target.supports(Op.MATRIX2, uint32):
         return 0.0
-    kernel, work = peak_kernels.tile_kernel(device.runtime().thread_count)
+    kernel, work = peak_kernels.tile_kernel(host_context().threads)
     return work / (_best(kernel) * 1e9)
 
 
 def _best(kernel: Kernel) -> float:
     from weft.driver.pipeline import build
 
-    built = build(kernel, kernels.symbol(kernels.key_of(kernel)))
+    built = build(kernel, kernels.symbol(kernels.key_of(kernel, host_context())), host_context())
     timing = time_kernel(built)
     return timing.least if timing is not None else float("inf")
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from weft.config import AutotuneConfig, Debug, config, debug
-from weft.driver import device
+from weft.driver import tuned
+from weft.driver.context import Context
 from weft.driver.counters import Recording
-from weft.driver.tuning import tuned
+from weft.driver.tuned import PIPELINES, schedule_digest
 from weft.driver.tuning.tune_display import Display, Progress
-from weft.driver.tuning.tuned import PIPELINES, schedule_digest
 from weft.errors import ParseError, ScheduleError, TuningError
 from weft.ir.stmt import Kernel
 from weft.ir.text.text import canonical_text, print_kernel
@@ -68,12 +68,12 @@ class Tuned(NamedTuple):
         return self.before / self.after if self.after > 0 else 1.0
 
 
-def record_key(kernel: Kernel) -> str:
+def record_key(kernel: Kernel, context: Context) -> str:
     """Return the key of a kernel's record: its text, target, compiler and threads."""
-    return tuned.record_key(canonical_text(kernel))
+    return tuned.record_key(canonical_text(kernel), context)
 
 
-def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = False,
+def tune_kernel(kernel: Kernel, context: Context, seconds: float | None = None, again: bool = False,
                 limits: AutotuneConfig | None = None, heard: Callable[[int, float], None] | None
                 = None, command: Sequence[str] = COMMAND, launches: int = 1) -> Tuned:  # fmt: skip
     """Search for a better schedule of one kernel, and keep it if there is one.
@@ -82,6 +82,8 @@ def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = Fals
     ----------
     kernel : Kernel
         An unscheduled kernel.
+    context : Context
+        A native device.
     seconds : float, optional
         Time after which nothing new is begun; by default ``WEFT_TUNE_SECONDS``.
     again : bool
@@ -95,7 +97,7 @@ def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = Fals
     launches : int
         How often a program runs the kernel.
     """
-    store, key = records(), record_key(kernel)
+    store, key = records(), record_key(kernel, context)
     known = store.find(key)
     done = store.finished(key)
     if done is not None and not again:
@@ -104,7 +106,7 @@ def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = Fals
     allowed = limits or config().autotune
     limit = config().tune_seconds if seconds is None else seconds
     try:
-        session = _Session(kernel, key, store, allowed, _team(tuple(command)))
+        session = _Session(kernel, key, store, allowed, context, _team(tuple(command), context))
         return session.tune(limit, heard, launches)
     except TuningError as error:  # not even the default runs
         store.finish(key, 0)
@@ -128,10 +130,10 @@ class _Team(NamedTuple):
 _hired: _Team | None = None
 
 
-def _team(command: tuple[str, ...]) -> _Team:
+def _team(command: tuple[str, ...], context: Context) -> _Team:
     """Return the children, which one kernel leaves to the next."""
     global _hired
-    threads, process = device.runtime().thread_count, os.getpid()
+    threads, process = context.threads, os.getpid()
     if _hired is not None and (_hired.command, _hired.threads, _hired.process) != (
             command, threads, process):
         dismiss()
@@ -156,10 +158,10 @@ class _Session:
     """The search for one kernel."""
 
     def __init__(self, kernel: Kernel, key: str, store: Records, limits: AutotuneConfig,
-                 team: _Team) -> None:
+                 context: Context, team: _Team) -> None:  # fmt: skip
         self.kernel, self.key, self.store, self.limits = kernel, key, store, limits
         self.text = print_kernel(kernel)
-        self.target, self.threads = device.target(), device.runtime().thread_count
+        self.device, self.target, self.threads = context.name, context.target, context.threads
         self.crew, self.bench = team.crew, team.bench
         self.images: dict[tuple[str, str], bytes] = {}
         self.ratios: dict[bytes, tuple[str, float]] = {}  # of code measured, by its digest
@@ -266,7 +268,7 @@ class _Session:
 
     def _request(self, candidate: Candidate) -> dict[str, Any]:
         return {"op": "build", "kernel": self.text, "trace": list(candidate.trace),
-                "pipeline": candidate.pipeline}
+                "pipeline": candidate.pipeline, "device": self.device}
 
     def _image(self, candidate: Candidate) -> bytes | None:
         """Return the code of a candidate, compiled anew if an earlier search did it."""
@@ -295,8 +297,8 @@ class _Session:
             return
         assert self.default is not None
         image, variables = self.default
-        head, _ = self.bench.ask({"op": "open", "kernel": self.text, "variables": variables},
-                                 [image], 3 * _COMPILE_SECONDS)
+        head, _ = self.bench.ask({"op": "open", "kernel": self.text, "variables": variables,
+                                  "device": self.device}, [image], 3 * _COMPILE_SECONDS)
         if "error" in head:
             raise TuningError("tune", found=f"a default that does not run: {head['error']}")
         self.opened = self.bench.starts
@@ -375,14 +377,15 @@ def tune_program(recording: Recording, seconds: float | None = None, again: bool
     heard : callable, optional
         Called with a `Progress` after each candidate.
     """
-    nests = {record_key(b.nest): b.nest for b in recording.built}
+    nests = {record_key(b.nest, b.context): (b.nest, b.context) for b in recording.built
+             if b.context.is_native}
     launches = dict.fromkeys(nests, 0)
     for plan in recording.plans:
         for step in plan.steps or ():
-            key = record_key(step.kernel)
+            key = record_key(step.kernel, plan.context)
             if key in launches:
                 launches[key] += 1
-    share = {k: max(launches[k], 1) * _cost(n) for k, n in nests.items()}
+    share = {k: max(launches[k], 1) * _cost(n) for k, (n, _) in nests.items()}
     order = sorted(nests, key=lambda k: -share[k])
     end = math.inf if seconds is None else time.monotonic() + seconds
     for number, key in enumerate(order):
@@ -391,18 +394,19 @@ def tune_program(recording: Recording, seconds: float | None = None, again: bool
             left = max(end - time.monotonic(), 0.0)
             limit = left * share[key] / sum(share[k] for k in order[number:])
         if limit < _MOMENT < (seconds or 0):  # what it could gain is less than what it takes
-            yield Tuned(key, nests[key].meta.kind, 0.0, 0.0, 0, max(launches[key], 1), {}, "time")
+            kind = nests[key][0].meta.kind
+            yield Tuned(key, kind, 0.0, 0.0, 0, max(launches[key], 1), {}, "time")
             continue
         until = time.monotonic() + limit
 
         def tell(trials: int, ratio: float, number: int = number, until: float = until,
-                 kind: str = nests[key].meta.kind) -> None:  # fmt: skip
+                 kind: str = nests[key][0].meta.kind) -> None:  # fmt: skip
             if heard is not None:
                 heard(Progress(number, len(order), kind, trials, ratio,
                                max(until - time.monotonic(), 0.0)))
 
         tell(0, 1.0)
-        yield tune_kernel(nests[key], limit, again, heard=tell, launches=max(launches[key], 1))
+        yield tune_kernel(*nests[key], limit, again, heard=tell, launches=max(launches[key], 1))
     dismiss()
 
 
@@ -423,7 +427,7 @@ def _forget_tuning() -> None:
 in_child(_forget_tuning)
 
 
-def tune_first(kernel: Kernel) -> None:
+def tune_first(kernel: Kernel, context: Context) -> None:
     """Tune a kernel that is compiled for the first time, where the settings ask for that.
 
     It gets its time once: no later process searches on, unless ``weft tune --again`` asks for it
@@ -435,7 +439,7 @@ def tune_first(kernel: Kernel) -> None:
     _busy = True
     try:
         with Display() as display:
-            found = tune_kernel(kernel, heard=lambda trials, ratio: display.heard(
+            found = tune_kernel(kernel, context, heard=lambda trials, ratio: display.heard(
                 Progress(0, 1, kernel.meta.kind, trials, ratio, 0.0)))
         if found.reason == "time":
             records().finish(found.key, found.trials)

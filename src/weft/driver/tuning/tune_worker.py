@@ -11,14 +11,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.driver import device, pipeline
-from weft.errors import TuningError, WeftError
+from weft.driver import pipeline
+from weft.driver.context import Context, context
+from weft.errors import LaunchError, TuningError, WeftError
 from weft.ir import dtype as dt
 from weft.ir.bounds import Env, bounds
 from weft.ir.dtype import DType
 from weft.ir.stmt import Kernel
 from weft.ir.text.text_parse import parse_kernel
 from weft.ir.traverse import stores
+from weft.runtimes.memory.buffer import Buffer
 from weft.schedule import Schedule
 from weft.tuning.process import Blobs, serve
 
@@ -37,7 +39,8 @@ def build(head: dict[str, Any], blobs: list[bytes]) -> Reply:
     """Compile a kernel with a trace: text in, object code out."""
     kernel = parse_kernel(head["kernel"])
     scheduled = Schedule.replay(kernel, head["trace"]).kernel
-    built = pipeline.build(kernel, SYMBOL, chosen=(scheduled, head["pipeline"]))
+    built = pipeline.build(kernel, SYMBOL, context(head["device"]),
+                           chosen=(scheduled, head["pipeline"]))
     limits = {v.attr.name: v.attr.max for v in built.linear.variables}
     return {"variables": [[name, limits[name]] for name in built.variables]}, (built.image,)
 
@@ -45,13 +48,14 @@ def build(head: dict[str, Any], blobs: list[bytes]) -> Reply:
 class Bench:
     """One kernel with arrays to run it on, its default code, and what that computes."""
 
-    def __init__(self, kernel: Kernel, image: bytes, variables: list[tuple[str, int]]) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, image: bytes, variables: list[tuple[str, int]],
+                 context: Context) -> None:  # fmt: skip
+        self.kernel, self.device = kernel, context.native
         self.values, env = _sizes(kernel, variables)
         written = stores(kernel.body)
         self.written = [i for i, p in enumerate(kernel.params) if p in written]
         self.counts = [max(bounds(p.size, env)[1], 0) for p in kernel.params]
-        self.buffers = [device.allocate(n * p.dtype.itemsize + _SHIFT)
+        self.buffers = [self.device.pool.allocate(n * p.dtype.itemsize + _SHIFT)
                         for n, p in zip(self.counts, kernel.params, strict=True)]
         self.places = [self.buffers, self._shifted()]
         self.arrays = [_array(b, p.dtype, n) for b, p, n
@@ -76,7 +80,7 @@ class Bench:
 
     def load(self, image: bytes) -> Any:
         """Link the code of a candidate."""
-        return device.runtime().program(image, SYMBOL, len(self.kernel.params), len(self.values))
+        return self.device.program(image, SYMBOL, len(self.kernel.params), len(self.values))
 
     def _fill(self, limit: int) -> None:
         random = np.random.default_rng(_SEED)
@@ -88,14 +92,16 @@ class Bench:
     def _shifted(self) -> list[Any]:
         """Return the same arguments with inputs that lie as those of other libraries may."""
         return [b if i in self.written
-                else device.from_host(b.address + _SHIFT, b.nbytes - _SHIFT, b)
+                else Buffer.foreign(b.address + _SHIFT, b.nbytes - _SHIFT, b)
                 for i, b in enumerate(self.buffers)]
 
     def _run(self, program: Any) -> None:
-        device.runtime().queue.launch(program, self.buffers, self.values)
+        failure = self.device.queue.launch(program, self.buffers, self.values).failure
+        if failure is not None:
+            raise LaunchError(self.kernel.name, found=f"failure {failure.code} at {failure.value}")
 
     def _time(self, program: Any, launches: int, place: int = 0) -> float:
-        launch, buffers, values = device.runtime().queue.launch, self.places[place], self.values
+        launch, buffers, values = self.device.queue.launch, self.places[place], self.values
         start = time.perf_counter()
         for _ in range(launches):
             launch(program, buffers, values)
@@ -135,9 +141,10 @@ def open_bench(head: dict[str, Any], blobs: list[bytes]) -> Reply:
     """Make the arrays of a kernel, and run its default on them."""
     global _bench
     _bench = None
-    device.target()  # asks for tile registers: what was compiled elsewhere may use them
+    place = context(head["device"])
+    _ = place.target  # asks for tile registers: what was compiled elsewhere may use them
     _bench = Bench(parse_kernel(head["kernel"]), blobs[0],
-                   [(str(n), int(m)) for n, m in head["variables"]])
+                   [(str(n), int(m)) for n, m in head["variables"]], place)
     return {"seconds": _bench.seconds, "inner": _bench.inner}, ()
 
 

@@ -52,7 +52,7 @@ def run_plan(
         return size if isinstance(size, int) else evaluate_launch(size, given)
 
     outputs = [np.zeros(amount(size), np.uint8) for size in plan.outputs]
-    arena = np.zeros(amount(plan.arena), np.uint8)
+    arenas = [np.zeros(amount(size), np.uint8) for size in (plan.arena, *plan.arenas)]
     memory: dict[tuple[str, int], Bytes] = {
         (space, i): block
         for space, blocks in (("input", inputs), ("output", outputs), ("constant", constants))
@@ -81,7 +81,7 @@ def run_plan(
             stack.extend(reversed(step.steps if order is None else order(step.steps)))
         elif isinstance(step, pl.Alloc):
             first = amount(step.offset)
-            block = arena[first : first + amount(step.size)]
+            block = arenas[step.device][first : first + amount(step.size)]
             block[:] = 0xA5  # whatever was there
             memory["arena", step.index] = block
         elif isinstance(step, pl.Free):

@@ -15,6 +15,22 @@ variables. It is printed and parsed exactly::
       launch "relu" [input 0, arena 0] (n)
       free 0
     }
+
+A plan of several devices names them in its header; inputs, outputs, arenas, programs and
+allocations say ``on N`` where that is not the first::
+
+    plan "move" {
+      device "cpu"
+      device "cuda:1"
+      input 400
+      output 400 on 1
+      arena 65536 on 1
+      program "relu" on 1 reads 400 writes 400
+      alloc 0 on 1 at 0 size 400
+      copy arena 0 from input 0 size 400
+      launch "relu" [arena 0, output 0] groups (2, 1, 1) threads (64, 1, 1)
+      free 0
+    }
 """
 
 from __future__ import annotations
@@ -100,12 +116,16 @@ def _ref(ref: Ref) -> str:
 
 def _step(step: Step) -> str:
     if isinstance(step, Alloc):
-        return f"alloc {step.index} at {_size(step.offset)} size {_size(step.size)}"
+        return (f"alloc {step.index}{_on(step.device)} at {_size(step.offset)} "
+                f"size {_size(step.size)}")
     if isinstance(step, Free):
         return f"free {step.index}"
     if isinstance(step, Launch):
-        values = f" ({', '.join(map(_size, step.variables))})" if step.variables else ""
-        return f"launch {_quoted(step.key)} [{', '.join(map(_ref, step.buffers))}]{values}"
+        text = f"launch {_quoted(step.key)} [{', '.join(map(_ref, step.buffers))}]"
+        for word, sizes in (("", step.variables), ("groups ", step.groups),
+                            ("threads ", step.threads)):
+            text += f" {word}({', '.join(map(_size, sizes))})" if sizes else ""
+        return text
     if isinstance(step, Copy):
         return f"copy {_ref(step.target)} from {_ref(step.source)} size {_size(step.size)}"
     if isinstance(step, Fill):
@@ -114,22 +134,31 @@ def _step(step: Step) -> str:
     return "wait " + ", ".join(map(str, step.steps))
 
 
+def _on(device: int) -> str:
+    return f" on {device}" if device else ""
+
+
 def print_plan(plan: Plan) -> str:
     """Return the exact text of a plan."""
     lines = [f"plan {_quoted(plan.name)} {{"]
+    lines.extend(f"  device {_quoted(name)}" for name in plan.devices)
     for v in plan.variables:
         lines.append(f"  variable {_variable(v)}")
     for i, size in enumerate(plan.inputs):
         mark = "updated " if i in plan.updated else ""
-        lines.append(f"  {mark}input {_size(size)}")
-    lines.extend(f"  output {_size(size)}" for size in plan.outputs)
+        on = _on(plan.input_devices[i]) if plan.input_devices else ""
+        lines.append(f"  {mark}input {_size(size)}{on}")
+    for i, size in enumerate(plan.outputs):
+        on = _on(plan.output_devices[i]) if plan.output_devices else ""
+        lines.append(f"  output {_size(size)}{on}")
     lines.extend(f"  constant {_quoted(c.digest)} {c.size}" for c in plan.constants)
     if plan.arena != 0:
         lines.append(f"  arena {_size(plan.arena)}")
+    lines.extend(f"  arena {_size(n)} on {i}" for i, n in enumerate(plan.arenas, 1) if n != 0)
     for p in plan.programs:
         names = f" ({', '.join(map(_variable, p.variables))})" if p.variables else ""
         accesses = "".join(f" {a.kind} {_size(a.size)}" for a in p.buffers)
-        lines.append(f"  program {_quoted(p.key)}{names}{accesses}")
+        lines.append(f"  program {_quoted(p.key)}{_on(p.device)}{names}{accesses}")
     stack: list[tuple[Step | None, int]] = [(s, 1) for s in reversed(plan.steps)]
     while stack:
         step, depth = stack.pop()

@@ -98,9 +98,10 @@ class _Parser:
         self.lines = [line for line in lines if line.tokens]
         self.variables: dict[str, Expr] = {}
         self.fields: dict[str, list[Any]] = {
-            name: [] for name in ("inputs", "outputs", "updated", "constants", "programs")
+            name: [] for name in ("inputs", "outputs", "updated", "constants", "programs",
+                                  "devices", "input_devices", "output_devices")
         }
-        self.arena: Size = 0
+        self.arenas: dict[int, Size] = {}
 
     def run(self) -> Plan:
         if not self.lines:
@@ -131,7 +132,11 @@ class _Parser:
         if bodies:
             raise self.lines[-1].error("the end of the text", "}")
         fields = {k: tuple(v) for k, v in self.fields.items()}
-        return Plan(name, tuple(self.variables.values()), arena=self.arena, steps=tuple(done),
+        for slots in ("input_devices", "output_devices"):
+            fields[slots] = fields[slots] if any(fields[slots]) else ()
+        arenas = tuple(self.arenas.get(i, 0) for i in range(1, max(len(fields["devices"]), 1)))
+        return Plan(name, tuple(self.variables.values()), arena=self.arenas.get(0, 0),
+                    steps=tuple(done), arenas=arenas if any(a != 0 for a in arenas) else (),
                     **fields)
 
     def declaration(self, line: _Line) -> bool:
@@ -143,14 +148,19 @@ class _Parser:
         elif word in ("input", "output", "updated"):
             if line.accept("updated"):
                 self.fields["updated"].append(len(self.fields["inputs"]))
-            field = "inputs" if line.take() == "input" else "outputs"
-            self.fields[field].append(self.size(line))
+            slots = line.take()
+            self.fields[f"{slots}s"].append(self.size(line))
+            self.fields[f"{slots}_devices"].append(self.device(line))
         elif word == "constant":
             line.take()
             self.fields["constants"].append(Constant(line.string(), line.number_()))
         elif word == "arena":
             line.take()
-            self.arena = self.size(line)
+            size = self.size(line)
+            self.arenas[self.device(line)] = size
+        elif word == "device":
+            line.take()
+            self.fields["devices"].append(line.string())
         elif word == "program":
             self.program(line)
         else:
@@ -159,7 +169,7 @@ class _Parser:
 
     def program(self, line: _Line) -> None:
         line.take()
-        key = line.string()
+        key, device = line.string(), self.device(line)
         own: dict[str, Expr] = {}
         if line.accept("("):
             self.variable(line, own)
@@ -169,7 +179,17 @@ class _Parser:
         accesses = []
         while line.next in ("reads", "writes", "updates"):
             accesses.append(Access(line.take(), self.size(line, own)))
-        self.fields["programs"].append(ProgramRef(key, tuple(own.values()), tuple(accesses)))
+        made = ProgramRef(key, tuple(own.values()), tuple(accesses), device)
+        self.fields["programs"].append(made)
+
+    def device(self, line: _Line) -> int:
+        """Read ``on N``, if it stands here."""
+        if not line.accept("on"):
+            return 0
+        number = line.number_()
+        if not 0 <= number < len(self.fields["devices"]):
+            raise line.error(str(number), f"one of {len(self.fields['devices'])} devices")
+        return number
 
     @staticmethod
     def variable(line: _Line, known: dict[str, Expr]) -> None:
@@ -181,11 +201,11 @@ class _Parser:
     def step(self, line: _Line) -> Step:
         word = line.take()
         if word == "alloc":
-            index = line.number_()
+            index, device = line.number_(), self.device(line)
             line.take("at")
             offset = self.size(line)
             line.take("size")
-            return Alloc(index, offset, self.size(line))
+            return Alloc(index, offset, self.size(line), device)
         if word == "free":
             return Free(line.number_())
         if word == "launch":
@@ -217,14 +237,19 @@ class _Parser:
             if refs:
                 line.take(",")
             refs.append(self.ref(line))
-        values: list[Size] = []
-        if line.next:
-            line.take("(")
-            values.append(self.size(line))
-            while line.accept(","):
-                values.append(self.size(line))
-            line.take(")")
-        return Launch(key, tuple(refs), tuple(values))
+        values = self.sizes(line) if line.next == "(" else ()
+        groups = self.sizes(line) if line.accept("groups") else ()
+        threads = self.sizes(line) if line.accept("threads") else ()
+        return Launch(key, tuple(refs), values, groups, threads)
+
+    def sizes(self, line: _Line) -> tuple[Size, ...]:
+        """Read sizes in parentheses, one at least."""
+        line.take("(")
+        found = [self.size(line)]
+        while line.accept(","):
+            found.append(self.size(line))
+        line.take(")")
+        return tuple(found)
 
     def ref(self, line: _Line) -> Ref:
         space = line.take()

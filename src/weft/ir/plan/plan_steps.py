@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from weft.ir.expr import Expr
@@ -47,11 +47,12 @@ class Access(Record):
 
 
 class ProgramRef(Record):
-    """A kernel that the plan launches: its key, VARIABLEs in ABI order, and buffers."""
+    """A kernel that the plan launches: its key, VARIABLEs in ABI order, buffers, and device."""
 
     key: str
     variables: tuple[Expr, ...]
     buffers: tuple[Access, ...]
+    device: int = 0
 
 
 class Constant(Record):
@@ -66,11 +67,12 @@ class Step(Record):
 
 
 class Alloc(Step):
-    """Take `size` bytes of the arena at `offset`, known as allocation `index` from here on."""
+    """Take `size` bytes of a device's arena at `offset`, known as allocation `index` from here."""
 
     index: int
     offset: Size
     size: Size
+    device: int = 0
 
 
 class Free(Step):
@@ -80,15 +82,21 @@ class Free(Step):
 
 
 class Launch(Step):
-    """Run a program on buffers, with values for its variables."""
+    """Run a program on buffers of its device, with values for its variables.
+
+    ``groups`` are the blocks of threads along x, y, z, and ``threads`` those of a block; both are
+    empty on devices that have none.
+    """
 
     key: str
     buffers: tuple[Ref, ...]
     variables: tuple[Size, ...] = ()
+    groups: tuple[Size, ...] = ()
+    threads: tuple[Size, ...] = ()
 
 
 class Copy(Step):
-    """Copy `size` bytes; the two ranges do not overlap."""
+    """Copy `size` bytes, also from device to device; the two ranges do not overlap."""
 
     target: Ref
     source: Ref
@@ -135,7 +143,13 @@ class Plan(Record):
     constants : tuple of Constant
         Blocks that it brings along.
     arena : int or Expr
-        Bytes of the arena.
+        Bytes of the arena of the first device.
+    devices : tuple of str
+        Names of the devices, if it matters which they are; numbers stand for them elsewhere.
+    arenas : tuple of int or Expr
+        Bytes of the arenas of the devices behind the first.
+    input_devices, output_devices : tuple of int
+        Where each slot is; empty if all are on the first.
     programs : tuple of ProgramRef
         Kernels.
     steps : tuple of Step
@@ -151,6 +165,25 @@ class Plan(Record):
     arena: Size = 0
     programs: tuple[ProgramRef, ...] = ()
     steps: tuple[Step, ...] = ()
+    devices: tuple[str, ...] = ()
+    arenas: tuple[Size, ...] = ()
+    input_devices: tuple[int, ...] = ()
+    output_devices: tuple[int, ...] = ()
+
+    def device_of(self, ref: Ref, allocations: Mapping[int, int]) -> int:
+        """Return the number of the device that a place in memory is on.
+
+        Parameters
+        ----------
+        ref
+            The place; constants are on the first device.
+        allocations
+            The devices of the allocations that live.
+        """
+        if ref.space == "arena":
+            return allocations[ref.index]
+        slots = {"input": self.input_devices, "output": self.output_devices}.get(ref.space, ())
+        return slots[ref.index] if slots else 0
 
 
 def steps_of(plan: Plan) -> Iterator[Step]:

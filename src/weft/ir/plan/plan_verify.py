@@ -57,6 +57,7 @@ class _Verifier:
         self.programs = {p.key: p for p in plan.programs}
         self.corners = _corners(plan.variables)
         self.live: dict[int, tuple[Values, Values]] = {}  # allocation -> offset, size
+        self.homes: dict[int, int] = {}  # allocation -> device
         self.used: set[int] = set()
         self.written: set[tuple[str, int]] = set()
         self.number = -1
@@ -65,7 +66,7 @@ class _Verifier:
     def run(self) -> None:
         plan = self.plan
         self.check_header()
-        self.arena = self.values(plan.arena)
+        self.arenas = [self.values(size) for size in (plan.arena, *plan.arenas)]
         self.slots = {
             "input": [self.values(s) for s in plan.inputs],
             "output": [self.values(s) for s in plan.outputs],
@@ -86,12 +87,25 @@ class _Verifier:
             self.fail(f"the variables {names}", "them sorted and unique")
         if len(self.programs) != len(plan.programs):
             self.fail("two programs with one key", "unique keys")
-        sizes = [*plan.inputs, *plan.outputs, plan.arena, *(c.size for c in plan.constants)]
+        sizes = [*plan.inputs, *plan.outputs, plan.arena, *plan.arenas,
+                 *(c.size for c in plan.constants)]
         for program in plan.programs:
             sizes.extend(a.size for a in program.buffers)
             unknown = [a.kind for a in program.buffers if a.kind not in _KINDS]
             if unknown:
                 self.fail(f"the access {unknown[0]}", "one of " + ", ".join(_KINDS))
+        count = max(len(plan.devices), 1)
+        if len(set(plan.devices)) != len(plan.devices):
+            self.fail(f"the devices {plan.devices}", "each device once")
+        if plan.arenas and len(plan.arenas) != count - 1:
+            self.fail(f"{len(plan.arenas)} more arenas", f"{count - 1}, one for each more device")
+        for slots, homes in ((plan.inputs, plan.input_devices),
+                             (plan.outputs, plan.output_devices)):
+            if homes and (len(homes) != len(slots) or not all(0 <= d < count for d in homes)):
+                self.fail(f"slots on devices {homes}", f"{len(slots)} numbers below {count}")
+        for program in plan.programs:
+            if not 0 <= program.device < count:
+                self.fail(f"a program on device {program.device}", f"a number below {count}")
         for i in plan.updated:
             if not 0 <= i < len(plan.inputs):
                 self.fail(f"updated input {i}", f"an input below {len(plan.inputs)}")
@@ -180,10 +194,15 @@ class _Verifier:
         if step.index in self.used:
             self.fail(f"allocation {step.index} again", "a new number for each allocation")
         self.used.add(step.index)
-        for start, length, arena in zip(offset, size, self.arena, strict=True):
+        if not 0 <= step.device < len(self.arenas):
+            self.fail(f"device {step.device}", f"one with an arena, below {len(self.arenas)}")
+        for start, length, arena in zip(offset, size, self.arenas[step.device], strict=True):
             if start + length > arena:
                 self.fail(f"bytes {start} to {start + length}", f"an arena of {arena} bytes")
+        self.homes[step.index] = step.device
         for other, (taken, extent) in self.live.items():
+            if self.homes[other] != step.device:
+                continue
             pairs = zip(offset, size, taken, extent, strict=True)
             if any(a < c + d and c < a + b for a, b, c, d in pairs):
                 self.fail(f"bytes of allocation {other}, which is live", "ranges that are apart")
@@ -201,12 +220,25 @@ class _Verifier:
             self.fail(found, f"{len(program.buffers)} and {len(program.variables)}")
         pairs = zip(program.variables, step.variables, strict=True)
         given = {v.attr.name: self.values(value) for v, value in pairs}
+        for sizes in (step.groups, step.threads):
+            if sizes and (len(sizes) != 3 or any(min(self.values(size)) < 1 for size in sizes)):
+                self.fail(f"{len(sizes)} launch sizes", "three, of at least 1")
         for ref, access in zip(step.buffers, program.buffers, strict=True):
             size = self.buffer_size(program, access.size, given)
+            if ref.space != "constant" and self.home(ref) not in (None, program.device):
+                self.fail(f"{ref.space} {ref.index} on device {self.home(ref)}",
+                          f"memory of device {program.device}, where the program runs")
             if access.kind != "writes":
                 self.use(ref, size, reads)
             if access.kind != "reads":
                 self.use(ref, size, writes, writing=True)
+
+    def home(self, ref: Ref) -> int | None:
+        """Return the device of a place, None where there is no such place."""
+        try:
+            return self.plan.device_of(ref, self.homes)
+        except (KeyError, IndexError):
+            return None
 
     def buffer_size(self, program: ProgramRef, size: Size, given: Mapping[str, Values]) -> Values:
         """Return the bytes of a program's buffer, in the values of its launch."""

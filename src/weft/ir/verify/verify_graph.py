@@ -209,6 +209,12 @@ def _recurrence(node: Node) -> Result:
     return _of(infer.recurrence(factors, terms, a.axis, a.reverse))
 
 
+def _copy(node: Node) -> Result:
+    if not isinstance(node.attr, str) or not node.attr:
+        _fail(node, f"the device {node.attr!r}", "the name of a device")
+    return _of(node.args[0])
+
+
 def _same(node: Node) -> Result:
     return _of(node.args[0])
 
@@ -226,5 +232,5 @@ _RULES: Final[dict[Operation, Callable[[Node], Result | None]]] = {
     Op.RECURRENCE: _recurrence, Op.LAUNCH: _launch,
     Op.PROJECT: _project, Op.GATHER: _gather, Op.SCATTER: _scatter, Op.CONTIGUOUS: _same,
     Op.PACK: _pack,
-    Op.DETACH: _same,
+    Op.DETACH: _same, Op.COPY: _copy,
 }  # fmt: skip

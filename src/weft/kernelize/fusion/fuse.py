@@ -27,7 +27,7 @@ from weft.kernelize.fusion.domain import Domains
 from weft.kernelize.fusion.epilogue_split import split_from_products
 from weft.kernelize.fusion.grouping import Grouping
 from weft.kernelize.fusion.recompute import computed_again, read_again, repeated
-from weft.kernelize.row_passes import merged_repeat, passes_repeat
+from weft.kernelize.fusion.row_passes import merged_repeat, passes_repeat
 
 GROUP_LIMIT: Final = 600  # inlined operations of one kernel
 ROUNDS: Final = 8  # how often a graph is cut at most; two or three times are the rule

@@ -12,7 +12,7 @@ from weft.ir.op import Op
 from weft.kernelize.common import cost
 from weft.kernelize.common.cost import is_leaf
 from weft.kernelize.common.sizes import elements, upper_bound
-from weft.kernelize.row_passes import passes_of
+from weft.kernelize.fusion.row_passes import passes_of
 
 if TYPE_CHECKING:
     from weft.kernelize.common.cost import Costs

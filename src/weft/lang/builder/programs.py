@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from weft.config import watchers
+from weft.driver.context import host_context
 from weft.driver.lru_table import room
 from weft.errors import LaunchError, UnsupportedError, outermost, outermost_methods
 from weft.imports import importing
@@ -87,7 +88,8 @@ class BuiltFunction:
             with importing:
                 from weft.driver.launch import load_kernel
 
-            self._native = [(part, load_kernel(part.kernel)) for part in self.launches]
+            context = host_context()
+            self._native = [(part, load_kernel(part.kernel, context)) for part in self.launches]
         values = host.variables
         with host:
             self.signature.resolve(self.name, host, True)
@@ -339,7 +341,7 @@ class BuiltLaunch(Configured):
                 from weft.driver.launch import load_kernel
 
             found = room(kernel._loaded, _MOST_VARIANTS)[key] = load_kernel(
-                kernel.nest(self.block, self.ndim, grid=self.grid))
+                kernel.nest(self.block, self.ndim, grid=self.grid), host_context())
         return found
 
     def take(self, args: tuple[Any, ...]) -> Host:
@@ -450,7 +452,7 @@ def _text(parts: Sequence[Kernel], whole: Kernel, level: str) -> str:
     with importing:
         from weft.driver.pipeline import build
 
-    made = [build(part, f"weft_{whole.name}") for part in parts]
+    made = [build(part, f"weft_{whole.name}", host_context()) for part in parts]
     if level == "schedule":
         return "\n".join(print_kernel(b.scheduled) for b in made)
     return "\n".join(print_linear(b.linear) if level == "kernel" else b.source for b in made)

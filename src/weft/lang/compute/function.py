@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.config import watchers
+from weft.driver.context import host_context
 from weft.errors import DependenceWarning, LaunchError, outermost, trim, user_location
 from weft.imports import importing
 from weft.lang.compute.annotations import Annotations, check_made
@@ -203,7 +204,7 @@ class ComputeFunction:
             from weft.driver.launch import schedule
             from weft.lang.compute.report import report
 
-        scheduled = schedule(kernel)
+        scheduled = schedule(kernel, host_context())
         found = report(written, kernel, scheduled)
         if self.annotations.hints():
             code = self.__weft_function__.__code__
@@ -251,7 +252,8 @@ class ComputeFunction:
             in_order = (("compute", True), ("wish vectors", False), ("wish threads", False))
             meta = written.kernel.meta.replace(hints=in_order)
             kernel = written.kernel.replace(meta=meta)
-            family[()] = load_kernel(kernel, written.constants)  # type: ignore[assignment]
+            loaded = load_kernel(kernel, host_context(), written.constants)
+            family[()] = loaded  # type: ignore[assignment]
         return family[()]  # type: ignore[return-value]
 
     def _interpret(self, host: Arguments) -> None:
@@ -345,4 +347,4 @@ class _Compiled:
         hints = (("compute", True), ("noalias", True), *wishes)
         kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))
         self.report = function._check_requests(kernel, written)
-        self.fast = load_kernel(kernel, written.constants)
+        self.fast = load_kernel(kernel, host_context(), written.constants)

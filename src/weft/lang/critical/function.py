@@ -159,9 +159,9 @@ class CriticalFunction:
             return found
         with importing:
             from weft.driver import critical as driver
-            from weft.driver import device
+            from weft.driver.context import lock
 
-        with device.lock:
+        with lock:
             if key in self._loaded:
                 return self._loaded[key]
             code = self._compiled(types)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft.driver.context import host_context
 from weft.errors import BoundsError, LaunchError, said
 from weft.imports import importing
 from weft.ir.position import thread_at
@@ -50,7 +51,7 @@ def _watched(launch: Launched, types: dict[str, Any]) -> Watched:
         nest, constants = translated(kernel, types, launch, sanitised=True)
         nest, checks = watch(nest)
         notes = np.zeros((max(len(checks), 1), ROW), np.int64)
-        loaded = load_kernel(nest, [*constants, notes])
+        loaded = load_kernel(nest, host_context(), [*constants, notes])
         found = codes[key] = Watched(loaded, checks, notes)
     assert isinstance(found, Watched)
     return found

@@ -1,16 +1,15 @@
-"""Kernels and their launches: ``k[grid, block](*args)``, and functions for kernels to call."""
+"""Kernels and their launches: ``k[grid, block](*args)``."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from weft.config import config, watchers
-from weft.driver import device
+from weft.driver.context import context, host_context
 from weft.driver.lru_table import room
 from weft.errors import (
     KernelError,
@@ -45,9 +44,7 @@ if TYPE_CHECKING:
     from weft.runtimes.cpu.calls.launches import Context, Launcher
     from weft.runtimes.lockstep.run import Outcome
 
-__all__ = [
-    "Configured", "DeviceFunction", "KernelFunction", "func", "native_launcher",
-]  # fmt: skip
+__all__ = ["Configured", "KernelFunction", "native_launcher"]
 
 _MOST_CONFIGURED: Final = 256  # shapes of launches that a kernel keeps ready
 _MOST_VARIANTS: Final = 512  # kinds of arguments and blocks whose code it keeps
@@ -84,7 +81,7 @@ class KernelFunction:
     @property
     def _signature(self) -> Signature:
         if self._known is None:
-            device.prepare()
+            context().prepare()
             with importing:
                 from weft.driver import launch, pipeline  # noqa: F401 - what comes next
                 from weft.lang.launch import marshal as host  # noqa: F401
@@ -448,51 +445,9 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
 
     nest, constants = translated(kernel, types, launch)
     try:
-        return load_kernel(nest, constants)
+        return load_kernel(nest, host_context(), constants)
     except UnsupportedError as error:  # of the device: it has no line of its own
         code = kernel.__weft_function__.__code__
         raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,
                           expected=error.expected, hint=error.hint,
                           where=(code.co_filename, code.co_firstlineno)) from None
-
-
-class DeviceFunction:
-    """A function for kernels to call; called from Python it is the function itself."""
-
-    __name__: str
-    __qualname__: str
-    targetoptions: dict[str, Any]  # of numba's interface
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, function)
-        keep(function)
-        self.__weft_function__ = function
-
-    def __reduce__(self) -> str:
-        """Return the name under which copies and pickles find the function again."""
-        return self.__qualname__
-
-    @outermost
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the Python function."""
-        return self.__weft_function__(*args, **kwargs)
-
-    @outermost
-    def __getitem__(self, configuration: Any) -> Any:
-        """Refuse: kernels call it."""
-        raise LaunchError(f"launch of {self.__name__}", found="a device function",
-                          expected="a kernel, which may call it")
-
-    def __repr__(self) -> str:
-        return f"<weft.func {self.__name__}>"
-
-
-@outermost
-def func(function: Callable[..., Any]) -> DeviceFunction:
-    """Make a device function: its body takes the place of each call in a kernel.
-
-    Plain Python functions can be called from kernels, too; this says what one is for.
-    """
-    if not inspect.isfunction(function):
-        raise KernelError("func", found=repr(function), expected="a function")
-    return DeviceFunction(function)

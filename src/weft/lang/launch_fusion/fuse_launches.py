@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from weft.driver.context import host_context
 from weft.driver.lru_table import room
 from weft.errors import LaunchError, ShapeError, outermost_methods
 from weft.imports import importing
@@ -338,7 +339,7 @@ def _step(made: launches.Group, groups: list[launches.Group], parts: list[launch
     spare = [m for m, (part, k) in made.arrays.items()
              if parts[part].arrays[k].temporary and m not in elsewhere]
     kernel = joined(with_barriers(made, spare, parts), spare)
-    loaded = load_kernel(kernel)
+    loaded = load_kernel(kernel, host_context())
     return _Step(made.parts, loaded, tuple(made.arrays[m] for m in kernel.params),
                  tuple(made.variables[name] for name in loaded.variables))
 

@@ -26,8 +26,7 @@ from weft.lang.core.values import (
     View,
     axes_of,
 )
-from weft.lang.library import arrays
-from weft.lang.values import aliasing_assignment, complex_numbers
+from weft.lang.values import aliasing_assignment, arrays, complex_numbers
 
 if TYPE_CHECKING:
     from weft.lang.core.context import Context

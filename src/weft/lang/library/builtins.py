@@ -30,16 +30,18 @@ from weft.lang.core.values import (
     Walk,
     describe,
     is_flat,
+    is_tuple,
 )
+from weft.lang.source.matching import ITEM_COUNT
 from weft.lang.values import complex_numbers, structs
 from weft.lang.values.ranges import iterations_of, range_of
 
 if TYPE_CHECKING:
     from weft.lang.core.context import Context
-    from weft.lang.library import arrays, pymath, reductions, sequence_functions
-    from weft.lang.values import constants, iterators, strings, times
+    from weft.lang.library import pymath, reductions, sequence_functions
+    from weft.lang.values import arrays, constants, iterators, strings, times
 else:
-    arrays = Late("weft.lang.library.arrays")
+    arrays = Late("weft.lang.values.arrays")
     constants = Late("weft.lang.values.constants")
     sequence_functions = Late("weft.lang.library.sequence_functions")
     iterators = Late("weft.lang.values.iterators")
@@ -319,6 +321,7 @@ BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     np.datetime64: lambda c, node, *args: times.called(c, np.datetime64, list(args), node),
     np.timedelta64: lambda c, node, *args: times.called(c, np.timedelta64, list(args), node),
     type: lambda c, node, value: arrays.type_of(c, node, value),
+    ITEM_COUNT: lambda _, __, value: Known(len(value.items) if is_tuple(value) else -1),
 }  # fmt: skip
 
 

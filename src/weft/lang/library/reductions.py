@@ -19,8 +19,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.lang.core import array_union, scalars
 from weft.lang.core.values import Fields, Fragment, Group, Value, View, describe
-from weft.lang.library import arrays
-from weft.lang.values import complex_numbers
+from weft.lang.values import arrays, complex_numbers
 
 if TYPE_CHECKING:
     from weft.lang.core.context import Context

@@ -13,24 +13,12 @@ from weft.errors import WeftError
 from weft.imports import Late, importing
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import (
-    Alloc,
-    Barrier,
-    Memory,
-)
+from weft.ir.stmt import Alloc, Barrier, Memory
 from weft.lang.core import array_union, indexing, optional, scalars
 from weft.lang.core.context import VISIT
-from weft.lang.core.element_types import (
-    ComplexOf,
-    Element,
-    TimeOf,
-    as_dtype,
-    as_element,
-    spelled,
-)
+from weft.lang.core.element_types import ComplexOf, Element, TimeOf, as_dtype, as_element, spelled
 from weft.lang.core.hints import NO_THREADS, called
 from weft.lang.core.intrinsics import Intrinsic
 from weft.lang.core.kind import kind_of
@@ -44,6 +32,7 @@ from weft.lang.core.values import (
     describe,
     is_tuple,
 )
+from weft.lang.library import constructors
 from weft.lang.library.builtins import BUILTINS, REDUCING_METHODS
 from weft.lang.reader.expressions import Expressions
 from weft.lang.reader.nested_functions import NestedFunction
@@ -211,16 +200,17 @@ class Calls(Expressions):
             return self._checked(builtin, callee, args, named, node)
         own = getattr(callee, "__weft_call__", None)  # of what a compatible interface has
         if own is not None and named and hasattr(callee, "__weft_function__"):
-            args, named = self._in_order(callee.__weft_function__, args, named, node), {}
+            args, named = constructors.in_order(self, callee.__weft_function__, args, named,
+                                                node), {}
         if own is not None and not named:
             result: Value = own(self, args, node)
             return result
         d = as_dtype(callee)
         if d is not None:
-            return self._cast(d, args, named, node, callee is int or callee is float)
+            return constructors.cast(self, d, args, named, node, callee is int or callee is float)
         element = as_element(callee)
         if isinstance(element, ComplexOf):
-            return self._complex(element.dtype, args, node)
+            return constructors.complex_number(self, element.dtype, args, node)
         if isinstance(element, TimeOf):
             return times.called(self, element, args, node)
         name = getattr(callee, "__name__", "")
@@ -233,9 +223,9 @@ class Calls(Expressions):
         if mathlib.is_ufunc(callee, name):
             return self._numpy(callee, name, args, named, node)
         if isinstance(callee, enum.EnumMeta):
-            return self._member(callee, args, named, node)
+            return constructors.member(self, callee, args, named, node)
         if isinstance(callee, type):
-            return self._construct(callee, args, named, node)
+            return constructors.construct(self, callee, args, named, node)
         if inspect.ismethod(callee) and isinstance(callee.__self__, type):  # of a class
             return structs.of_class(self, callee, args, named, node)
         function = getattr(callee, "__weft_function__", None) or python_of(callee)
@@ -244,97 +234,15 @@ class Calls(Expressions):
         what, hint = called(callee)
         raise self.wrong(node, f"{what} is not supported in kernels", hint)
 
-    def _in_order(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
-                  node: ast.Call) -> list[Value]:  # fmt: skip
-        """Return the arguments of a call in the order of the parameters, defaults included."""
-        try:
-            bound = inspect.signature(function).bind(*args, **named)
-        except TypeError as error:
-            raise self.wrong(node, f"{function.__name__}: {error}") from None
-        bound.apply_defaults()
-        return [v if isinstance(v, Value) else self.outside(v, node)
-                for v in bound.arguments.values()]
-
     def _checked(self, builtin: Callable[..., Value], callee: Any, args: list[Value],
                  named: dict[str, Value], node: ast.Call) -> Value:  # fmt: skip
-        try:
-            inspect.signature(builtin).bind(self, node, *args, **named)
-        except TypeError as error:
-            raise self.wrong(node, f"{callee.__name__}: {error}") from None
+        constructors.bound(self, builtin, callee.__name__, [self, node, *args], named, node)
         try:
             return builtin(self, node, *args, **named)
         except WeftError:
             raise
         except (TypeError, ValueError, ArithmeticError) as error:  # of values that are known
             raise self.wrong(node, f"{callee.__name__}: {error}") from None
-
-    def vector(self, kind: Any, names: tuple[str, ...], d: DType, args: list[Value],
-               node: ast.AST) -> Value:  # fmt: skip
-        """Return a vector of CUDA, made of numbers and of shorter vectors."""
-        parts: list[Value] = []
-        for arg in args:
-            parts.extend(arg.items if isinstance(arg, Group) else (arg,))
-        if len(parts) != len(names):
-            raise self.wrong(node, f"{kind.__name__} of {len(parts)} numbers",
-                             f"it has {len(names)}: {', '.join(names)}")
-        items = tuple(scalars.convert(self.scalar(p, node), d) for p in parts)
-        return Group(items, names, kind)
-
-    # --- conversions
-
-    def _complex(self, d: DType, args: list[Value], node: ast.Call) -> Value:
-        """Return ``complex(real, imag)``, or a number as a complex one."""
-        if not 1 <= len(args) <= 2:
-            raise self.wrong(node, f"complex takes one or two arguments, found {len(args)}")
-        if len(args) == 2:
-            real, imag = (scalars.convert(self.scalar(a, node), d) for a in args)
-            return complex_numbers.group(real, imag)
-        return complex_numbers.convert(complex_numbers.as_complex(self, args[0], node), d)
-
-    def _cast(self, d: DType, args: list[Value], named: dict[str, Value],
-              node: ast.Call, plain: bool = False) -> Value:  # fmt: skip
-        """Return a number in another type; ``int`` and ``float`` (`plain`) keep what is one."""
-        if len(args) != 1 or named:
-            raise self.wrong(node, f"{d.name} takes one argument, found {len(args) + len(named)}")
-        if isinstance(args[0], Known) and isinstance(args[0].value, str):
-            try:  # such as float("inf")
-                args = [Known((float if d.is_float else int)(args[0].value))]
-            except ValueError as error:
-                raise self.wrong(node, str(error)) from None
-        if isinstance(args[0], Group) and isinstance(args[0].kind, TimeOf):
-            return times.as_integer(self, args[0], d, node)
-        x = self.scalar(args[0], node)
-        if plain and x.dtype.kind in ("f" if d.is_float else "iu") and not x.dtype.is_storage_only:
-            return x
-        return scalars.convert(x, d)
-
-    def _member(self, kind: enum.EnumMeta, args: list[Value], named: dict[str, Value],
-                node: ast.Call) -> Value:  # fmt: skip
-        """Return the member of an enumeration that a value names."""
-        (only,) = args if len(args) == 1 and not named else (None,)
-        if not isinstance(only, Known):
-            raise self.wrong(node, f"{kind.__name__} of what is not known when the kernel is "
-                             "compiled", f"compare with the values: {kind.__name__}.name.value")
-        try:
-            return Known(kind(only.value))
-        except ValueError as error:
-            raise self.wrong(node, str(error)) from None
-
-    def _construct(self, kind: type, args: list[Value], named: dict[str, Value],
-                   node: ast.Call) -> Value:  # fmt: skip
-        """Return a named tuple or a dataclass."""
-        names = tuple(getattr(kind, "_fields", ()) or getattr(kind, "__dataclass_fields__", ()))
-        if not names and not hasattr(kind, "__dataclass_fields__"):
-            what, hint = called(kind)
-            raise self.wrong(node, f"{what} is not supported in kernels", hint)
-        try:
-            bound = inspect.signature(kind).bind(*args, **named)
-        except TypeError as error:
-            raise self.wrong(node, f"{kind.__name__}: {error}") from None
-        bound.apply_defaults()
-        items = [v if isinstance(v, Value) else self.outside(v, node)
-                 for v in (bound.arguments[name] for name in names)]
-        return Group(tuple(items), names, kind)
 
     def _copied(self, array: View | Fields, node: ast.Call) -> Value:
         """Return ``array.copy()``: an array of the thread's own with the same elements."""
@@ -370,10 +278,7 @@ class Calls(Expressions):
         if "out" in named or any(map(array_functions.is_array, args)):
             return array_functions.applied(self, callee, args, named, node)
         if named:
-            try:
-                bound = inspect.signature(callee).bind(*args, **named)
-            except (TypeError, ValueError) as error:
-                raise self.wrong(node, f"numpy.{name}: {error}") from None
+            bound = constructors.bound(self, callee, f"numpy.{name}", args, named, node)
             args, named = list(bound.args), bound.kwargs
         found = None
         if not named and self.wraps:
@@ -389,11 +294,8 @@ class Calls(Expressions):
 
     def _intrinsic(self, callee: Intrinsic, args: list[Value], named: dict[str, Value],
                    node: ast.Call) -> Value:  # fmt: skip
-        try:
-            bound = callee.signature.bind(*args, **named)
-        except TypeError as error:
-            raise self.wrong(node, f"gpu.{callee.name}: {error}",
-                             callee.usage) from None
+        bound = constructors.bound(self, callee.signature, f"gpu.{callee.name}", args, named, node,
+                                   callee.usage)
         bound.apply_defaults()
         family, _, kind = callee.name.rpartition(".")
         method = INTRINSICS.get(callee.name) or INTRINSICS.get(family)

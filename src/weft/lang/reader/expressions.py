@@ -38,8 +38,8 @@ from weft.lang.values import array_kinds, enums, overload_hooks
 from weft.lang.values.unify import agreed
 
 if TYPE_CHECKING:
-    from weft.lang.library import arrays
     from weft.lang.values import (
+        arrays,
         constants,
         iterators,
         short_circuit,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         times,
     )
 else:
-    arrays = Late("weft.lang.library.arrays")
+    arrays = Late("weft.lang.values.arrays")
     short_circuit = Late("weft.lang.values.short_circuit")
     constants = Late("weft.lang.values.constants")
     iterators = Late("weft.lang.values.iterators")

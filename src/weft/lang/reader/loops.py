@@ -46,10 +46,9 @@ from weft.lang.values import unify as kinds
 from weft.lang.values.ranges import ENDLESS
 
 if TYPE_CHECKING:
-    from weft.lang.library import arrays
-    from weft.lang.values import constants, iterators
+    from weft.lang.values import arrays, constants, iterators
 else:
-    arrays = Late("weft.lang.library.arrays")
+    arrays = Late("weft.lang.values.arrays")
     constants = Late("weft.lang.values.constants")
     iterators = Late("weft.lang.values.iterators")
 

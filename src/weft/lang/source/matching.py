@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import ast
 import copy
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from weft.lang.core.values import Known, is_tuple
-
-__all__ = ["unfolded"]
+__all__ = ["ITEM_COUNT", "unfolded"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
-class _Length:
-    """The number of items of a tuple; -1 for what is none, which no pattern of a tuple fits."""
+class _ItemCount:
+    """What a pattern calls for the number of items of a tuple; -1 for what is none, and never fits.
 
-    def __weft_call__(self, reader: Any, args: list[Any], node: ast.AST) -> Known:
-        del reader, node
-        return Known(len(args[0].items) if is_tuple(args[0]) else -1)
+    The library of the language (`weft.lang.library.builtins`) says how.
+    """
+
+    __name__ = "match"
 
 
-_LENGTH: Final = _Length()
+ITEM_COUNT: Final = _ItemCount()
 
 
 def unfolded(definition: _Node) -> _Node:
@@ -122,7 +121,7 @@ def _has_length(pattern: ast.MatchSequence, held: ast.expr) -> ast.expr:
     """Return whether a tuple has as many items as a pattern."""
     stars = sum(isinstance(p, ast.MatchStar) for p in pattern.patterns)
     count = ast.Constant(len(pattern.patterns) - stars)
-    length = ast.Call(ast.Constant(_LENGTH), [held], [])  # type: ignore[arg-type]
+    length = ast.Call(ast.Constant(ITEM_COUNT), [held], [])  # type: ignore[arg-type]
     return ast.Compare(length, [ast.GtE() if stars else ast.Eq()], [count])
 
 

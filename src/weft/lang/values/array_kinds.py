@@ -19,11 +19,10 @@ from weft.lang.values.structs import GroupKind
 
 if TYPE_CHECKING:
     from weft.lang.core.context import Context
-    from weft.lang.library import arrays
-    from weft.lang.values import addresses, bitcast_view, records
+    from weft.lang.values import addresses, arrays, bitcast_view, records
 else:
     addresses = Late("weft.lang.values.addresses")
-    arrays = Late("weft.lang.library.arrays")
+    arrays = Late("weft.lang.values.arrays")
     bitcast_view = Late("weft.lang.values.bitcast_view")
     records = Late("weft.lang.values.records")
 

@@ -14,7 +14,16 @@ from weft.config import Debug, config, debug
 from weft.errors import CompileError, CopyError, HandleError, LaunchError, WeftError
 from weft.imports import importing
 from weft.locks import in_child, mutex
-from weft.runtimes.base import Event, Library, ObjectCompiler, ObjectLoader, consume
+from weft.runtimes.base import (
+    Event,
+    Failure,
+    Library,
+    Loadable,
+    ObjectCompiler,
+    ObjectLoader,
+    View,
+    consume,
+)
 from weft.runtimes.cpu import interrupts
 from weft.runtimes.cpu.executor import native, threads
 from weft.runtimes.cpu.executor.native import (
@@ -64,6 +73,25 @@ class CpuProgram:
         )
 
 
+class CpuEvent(Event):
+    """A launch that is over, and what stopped it."""
+
+    __slots__ = ("_failure",)
+
+    def __init__(self, failure: Failure | None) -> None:
+        super().__init__("cpu")
+        self._failure = failure
+
+    @property
+    def failure(self) -> Failure | None:
+        """What stopped the launch."""
+        return self._failure
+
+    def share(self) -> Event:
+        """Return another event of the same launch."""
+        return CpuEvent(self._failure)
+
+
 class CpuQueue:
     """Work on the host, done by the time that a call returns."""
 
@@ -71,8 +99,8 @@ class CpuQueue:
 
     def copy(
         self,
-        destination: Buffer,
-        source: Buffer,
+        destination: Buffer | View,
+        source: Buffer | View,
         nbytes: int | None = None,
         wait: Iterable[Event] = (),
     ) -> Event:
@@ -85,50 +113,70 @@ class CpuQueue:
         HandleError
             If a buffer was released, or an event used before.
         """
-        count = source.nbytes if nbytes is None else nbytes
-        if destination.readonly or not 0 <= count <= min(source.nbytes, destination.nbytes):
-            kind = "read-only " if destination.readonly else ""
+        target, to = destination if isinstance(destination, View) else View(destination)
+        origin, start = source if isinstance(source, View) else View(source)
+        count = origin.nbytes - start if nbytes is None else nbytes
+        if target.readonly or not 0 <= count <= min(origin.nbytes - start, target.nbytes - to):
+            kind = "read-only " if target.readonly else ""
             raise CopyError(
                 "copy",
-                found=f"{count} bytes from {source.nbytes} to {kind}{destination.nbytes}",
+                found=f"{count} bytes from {origin.nbytes - start} to {kind}{target.nbytes - to}",
                 expected="a writable destination, and no more bytes than both have",
             )
         consume(wait, "cpu")
-        ctypes.memmove(destination.address, source.address, count)
-        destination.version += 1
+        ctypes.memmove(target.address + to, origin.address + start, count)
+        target.version += 1
         if debug(Debug.COPY):
             print(f"weft: copy of {count} bytes on cpu", file=sys.stderr)
+        return Event("cpu")
+
+    def fill(self, target: Buffer | View, nbytes: int, byte: int = 0,
+             wait: Iterable[Event] = ()) -> Event:  # fmt: skip
+        """Set the first ``nbytes`` bytes.
+
+        Raises
+        ------
+        CopyError
+            If there are fewer, or the memory is read-only.
+        """
+        buffer, offset = target if isinstance(target, View) else View(target)
+        if buffer.readonly or not 0 <= nbytes <= buffer.nbytes - offset:
+            raise CopyError("fill", found=f"{nbytes} bytes of {buffer.nbytes - offset}",
+                            expected="writable memory with as many bytes")
+        consume(wait, "cpu")
+        ctypes.memset(buffer.address + offset, byte, nbytes)
+        buffer.version += 1
         return Event("cpu")
 
     def launch(
         self,
         program: CpuProgram,
-        buffers: Sequence[Buffer],
+        buffers: Sequence[Buffer | View],
         variables: Sequence[int] = (),
         wait: Iterable[Event] = (),
+        groups: Sequence[int] = (),
+        threads: Sequence[int] = (),
     ) -> Event:
-        """Run a kernel on buffers, in its parameter order.
+        """Run a kernel on buffers, in its parameter order; blocks of threads are its own loops.
 
         Raises
         ------
         LaunchError
-            If counts or types are wrong, or the kernel reported a failure.
+            If counts or types are wrong.
         HandleError
             If a buffer was released, or an event used before.
         """
         if not isinstance(program, CpuProgram):
             raise HandleError("launch", found=type(program).__name__, expected="a program of cpu")
-        _check_arguments(program, buffers, variables)
-        addresses = [buffer.address for buffer in buffers]
+        parts = [b if isinstance(b, View) else View(b) for b in buffers]
+        _check_arguments(program, [p.buffer for p in parts], variables)
+        addresses = [buffer.address + offset for buffer, offset in parts]
         consume(wait, "cpu")
         failure = program.plan.call(*addresses, 0, *variables)
-        if failure is not None:
-            code, _, statement, index, bound = failure
-            raise LaunchError(
-                program.name,
-                found=f"failure {code} at statement {statement}: index {index}, bound {bound}",
-            )
-        return Event("cpu")
+        if failure is None:
+            return Event("cpu")
+        code, _, _, index, bound = failure
+        return CpuEvent(Failure(code, index, bound))
 
     def synchronize(self) -> None:
         """Return at once: nothing is ever pending."""
@@ -250,7 +298,11 @@ class CpuRuntime:
             return 1.0
         return max(0.0, 1.0 - load / threads.usable_cpus())
 
-    def load(
+    def load(self, code: Loadable) -> CpuProgram:
+        """Return a compiled kernel ready to be launched."""
+        return self.program(code.image, code.name, code.nbuffers, len(code.variables))
+
+    def link(
         self,
         objects: bytes | Sequence[bytes],
         symbols: Iterable[str],
@@ -267,7 +319,7 @@ class CpuRuntime:
 
     def program(self, binary: bytes, name: str, nbuffers: int, nvariables: int = 0) -> CpuProgram:
         """Load one kernel."""
-        library = self.load(binary, (name,))
+        library = self.link(binary, (name,))
         return CpuProgram(self.executor, library, name, nbuffers, nvariables)
 
     def plan(

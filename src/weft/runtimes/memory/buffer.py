@@ -23,7 +23,7 @@ class FreeList(list[int]):
 
     __slots__ = ("pool", "size")
 
-    def __init__(self, pool: object, size: int) -> None:
+    def __init__(self, pool: Any, size: int) -> None:
         self.pool, self.size = pool, size
 
 
@@ -43,6 +43,8 @@ class Buffer:
         Counts the writes, so that a saved value notices that it was overwritten.
     owner
         What keeps foreign memory alive, None for pooled memory.
+    in_process
+        That addresses of this process lead to it.
     readonly
         Whether nothing may write to it.
     exposed
@@ -56,6 +58,7 @@ class Buffer:
     exposed: bool
     version: int
     _home: Any  # anything that takes an address back with append; None once it was given back
+    in_process: Final = True
     owner: object = None
     readonly: bool = False
 
@@ -71,6 +74,12 @@ class Buffer:
         """The pool it came from; None for foreign memory and after `release`."""
         home = self._home
         return home.pool if isinstance(home, FreeList) else None
+
+    @property
+    def device(self) -> str:
+        """The device whose memory it is."""
+        home = self._home
+        return home.pool.device if isinstance(home, FreeList) else "cpu"
 
     @property
     def released(self) -> bool:

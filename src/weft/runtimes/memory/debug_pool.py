@@ -196,7 +196,7 @@ class _Given(FreeList):
     """What guarded buffers go back to."""
 
     def append(self, address: int) -> None:
-        self.pool.take_back(address)  # type: ignore[attr-defined]  # a DebugPool
+        self.pool.take_back(address)
 
 
 def _pages(nbytes: int) -> int:

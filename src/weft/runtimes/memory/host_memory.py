@@ -5,10 +5,10 @@ import os
 import sys
 from typing import Any, Final
 
-from weft.errors import AllocationError
+from weft.errors import AllocationError, CopyError
 
-__all__ = ["ALIGNMENT", "MAP_THRESHOLD", "NO_ACCESS", "READ_WRITE", "acquire", "give_back",
-           "map_pages", "protect", "unmap_pages", "usable_memory"]  # fmt: skip
+__all__ = ["ALIGNMENT", "MAP_THRESHOLD", "NO_ACCESS", "READ_WRITE", "acquire", "as_bytes",
+           "give_back", "map_pages", "protect", "unmap_pages", "usable_memory"]  # fmt: skip
 
 ALIGNMENT: Final = 64
 
@@ -157,3 +157,20 @@ def _cgroup_memory() -> int | None:
             continue
         return int(text) if text.isdecimal() else None
     return None
+
+
+def as_bytes(source: object) -> memoryview:
+    """Return an object of contiguous memory as bytes.
+
+    Raises
+    ------
+    CopyError
+        If it has no such memory.
+    """
+    try:
+        view = memoryview(source)  # type: ignore[arg-type]  # checked right here
+        return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+    except (TypeError, ValueError) as error:
+        raise CopyError(
+            "copy", found=type(source).__name__, expected="an object of contiguous memory"
+        ) from error

@@ -17,9 +17,10 @@ from weft.config import Debug, debug
 from weft.errors import AllocationError, CopyError, DeallocationError, HandleError
 from weft.imports import through_forks
 from weft.locks import mutex
-from weft.runtimes.base import Event, consume
+from weft.runtimes.base import Event, View, consume
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.buffer import Buffer, FreeList
+from weft.runtimes.memory.host_memory import as_bytes
 
 __all__ = ["Apart", "Pool", "block_size", "use"]
 
@@ -72,11 +73,14 @@ class Pool:
     ----------
     limit
         Most bytes that the pool may hold; by default what `host_memory.usable_memory` says.
+    device
+        The device that allocates from it.
     """
 
     checks = False  # whether memory is filled or guarded, so that nothing may bypass `allocate`
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, device: str = "cpu") -> None:
+        self.device = device
         self._requests: dict[int, FreeList] = {}
         self._classes: dict[int, FreeList] = {}
         self._reserved = 0
@@ -194,35 +198,41 @@ class Pool:
             print(f"weft: pool flushed {total} bytes", file=sys.stderr)
         return total
 
-    def host_to_pool(self, source: object, buffer: Buffer, wait: Iterable[Event] = ()) -> Event:
+    def host_to_pool(self, source: object, buffer: Buffer | View,
+                     wait: Iterable[Event] = ()) -> Event:  # fmt: skip
         """Copy an object with the buffer protocol into the start of ``buffer``."""
-        data = _bytes_of(source)
-        if buffer.readonly or data.nbytes > buffer.nbytes:
+        held, offset = buffer if isinstance(buffer, View) else View(buffer)
+        data = as_bytes(source)
+        room = held.nbytes - offset
+        if held.readonly or data.nbytes > room:
             raise CopyError(
                 "copy to pool",
-                found=f"{data.nbytes} bytes for {'a read-only buffer' if buffer.readonly else ''}"
-                f" {buffer.nbytes} bytes",
+                found=f"{data.nbytes} bytes for {'a read-only buffer' if held.readonly else ''}"
+                f" {room} bytes",
                 expected="a writable buffer at least as large as the source",
             )
         consume(wait, "cpu")
-        buffer.view()[: data.nbytes] = data
-        buffer.version += 1
+        held.view()[offset : offset + data.nbytes] = data
+        held.version += 1
         if debug(Debug.COPY):
             print(f"weft: copy of {data.nbytes} bytes to the pool", file=sys.stderr)
         return Event("cpu")
 
-    def pool_to_host(self, buffer: Buffer, target: object, wait: Iterable[Event] = ()) -> None:
+    def pool_to_host(self, buffer: Buffer | View, target: object,
+                     wait: Iterable[Event] = ()) -> None:  # fmt: skip
         """Copy the start of ``buffer`` into an object with the buffer protocol, and block."""
-        data = _bytes_of(target)
-        if data.readonly or data.nbytes > buffer.nbytes:
+        held, offset = buffer if isinstance(buffer, View) else View(buffer)
+        data = as_bytes(target)
+        room = held.nbytes - offset
+        if data.readonly or data.nbytes > room:
             raise CopyError(
                 "copy from pool",
-                found=f"{data.nbytes} bytes wanted of {buffer.nbytes}"
+                found=f"{data.nbytes} bytes wanted of {room}"
                 + (", into read-only memory" if data.readonly else ""),
                 expected="a writable target no larger than the buffer",
             )
         consume(wait, "cpu")
-        data[:] = buffer.view()[: data.nbytes]
+        data[:] = held.view()[offset : offset + data.nbytes]
         if debug(Debug.COPY):
             print(f"weft: copy of {data.nbytes} bytes from the pool", file=sys.stderr)
 
@@ -300,16 +310,6 @@ class Pool:
     def _collect(self) -> None:
         gc.collect()  # tensors in reference cycles hold memory that nothing can reach
         self.flush()
-
-
-def _bytes_of(source: object) -> memoryview:
-    try:
-        view = memoryview(source)  # type: ignore[arg-type]  # checked right here
-        return view if view.format == "B" and view.ndim == 1 else view.cast("B")
-    except (TypeError, ValueError) as error:
-        raise CopyError(
-            "copy", found=type(source).__name__, expected="an object of contiguous memory"
-        ) from error
 
 
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()

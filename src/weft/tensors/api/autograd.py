@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from weft import driver
 from weft.errors import GradientError, ShapeError
+from weft.imports import importing
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node
@@ -224,13 +226,24 @@ def backward(outputs: TensorCore | Sequence[TensorCore], gradients: Any = None,
     if inputs is not None:
         wanted = {n: t for t in inputs for n in _wanted_nodes(t, wanted)}
     nodes = list(wanted)
-    results = driver.gradients(roots, seeds, nodes, hooks)
+    results = _gradients(roots, seeds, nodes, hooks, create_graph)
     if state.capture is None:
         note_losses(outputs)
     for node, result in zip(nodes, results, strict=True):
         tensor = wanted[node]
         if result is not None:
             _accumulate(tensor, infer.reshape(result, tensor.shape), create_graph)
+
+
+def _gradients(roots: Sequence[Node], seeds: Sequence[Node], wrt: Sequence[Node],
+               hooks: Mapping[Node, Callable[[Node], Node]], create_graph: bool
+               ) -> list[Node | None]:  # fmt: skip
+    """Return gradients; what users wrote for the way is recorded if these are differentiated."""
+    before, state.grad = state.grad, create_graph
+    try:
+        return driver.gradients(roots, seeds, wrt, hooks)
+    finally:
+        state.grad = before
 
 
 @changing
@@ -329,8 +342,8 @@ def grad(outputs: Any, inputs: Any = None, grad_outputs: Any = None, *,
     roots = [o._value() for o in outs]
     reachable, met = _reachable(roots)
     wanted = [_wanted_nodes(t, reachable) for t in ins]
-    results = iter(driver.gradients(roots, seeds, [n for nodes in wanted for n in nodes],
-                                    on_the_way(met, reachable)))  # fmt: skip
+    results = iter(_gradients(roots, seeds, [n for nodes in wanted for n in nodes],
+                              on_the_way(met, reachable), create_graph))  # fmt: skip
     found: list[TensorCore | None] = []
     for i, (tensor, nodes) in enumerate(zip(ins, wanted, strict=True)):
         node = _sum([next(results) for _ in nodes], tensor.shape)
@@ -393,6 +406,19 @@ def _transformed(function: Callable[..., C]) -> Callable[..., C]:
     return gradient
 
 
+_LATE: Final = {"Context": "custom_function", "Function": "custom_function"}
+
+
 def __dir__() -> list[str]:
     """Return the public names: what Tab completes."""
-    return sorted(__all__)
+    return sorted([*__all__, *_LATE])
+
+
+def __getattr__(name: str) -> object:
+    """Import what is rarely needed when it is named."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'weft.autograd' has no attribute {name!r}", name=name)
+    with importing:
+        module = import_module(f"weft.tensors.api.{_LATE[name]}")
+    found = globals()[name] = getattr(module, name)
+    return found

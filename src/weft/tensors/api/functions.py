@@ -7,9 +7,9 @@ copied, for its owner may change it before the values are computed).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from weft.errors import DTypeError
+from weft.errors import DTypeError, UnsupportedError
 from weft.tensors.api.creation import tensor
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.core import promotion
@@ -23,7 +23,10 @@ __all__ = [
     "acosh",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "add",
     "addcdiv",
     "addcmul",
@@ -311,10 +314,42 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_ABSENT: Final = object()
 
 
 def _operand(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else tensor(value)
+
+
+def first_of(options: dict[str, Any], name: str) -> Any:
+    """Take a function's first argument out of its keywords, where PyTorch calls it ``input``.
+
+    Parameters
+    ----------
+    options : dict of str to object
+        The keywords.
+    name : str
+        That of the function, for a message.
+
+    Returns
+    -------
+    object
+        The argument.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is none.
+
+    Examples
+    --------
+    >>> first_of({"input": 3}, "abs")
+    3
+    """
+    for key in ("input", "self"):
+        if key in options:
+            return options.pop(key)
+    raise UnsupportedError(name, found="no argument", expected="a tensor as the first one")
 
 
 def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -324,8 +359,10 @@ def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatena
     which it meets the second argument, as behind it.
     """
 
-    def call(x: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if isinstance(x, (int, float)) and args and isinstance(args[0], Tensor):
+    def call(x: Any = _ABSENT, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if x is _ABSENT:
+            x = first_of(kwargs, method.__name__)
+        elif isinstance(x, (int, float)) and args and isinstance(args[0], Tensor):
             x = _beside(x, args[0])
         try:
             if "out" in kwargs:
@@ -372,7 +409,10 @@ acos = _function(Tensor.acos)
 acosh = _function(Tensor.acosh)
 adaptive_avg_pool1d = _function(Tensor.adaptive_avg_pool1d)
 adaptive_avg_pool2d = _function(Tensor.adaptive_avg_pool2d)
+adaptive_avg_pool3d = _function(Tensor.adaptive_avg_pool3d)
+adaptive_max_pool1d = _function(Tensor.adaptive_max_pool1d)
 adaptive_max_pool2d = _function(Tensor.adaptive_max_pool2d)
+adaptive_max_pool3d = _function(Tensor.adaptive_max_pool3d)
 add = _function(Tensor.add)
 addcdiv = _function(Tensor.addcdiv)
 addcmul = _function(Tensor.addcmul)

@@ -14,7 +14,6 @@ __all__ = [
     "devices", "get_default_device", "is_available", "set_default_device", "synchronize",
 ]  # fmt: skip
 
-_chosen: str | None = None
 _known: tuple[Config, str] | None = None  # the default that was looked up, with its settings
 
 
@@ -55,8 +54,8 @@ def get_default_device() -> str:
     True
     """
     global _known
-    if _chosen is not None:
-        return _chosen
+    if registry.chosen() is not None:
+        return registry.default()
     if _known is None or _known[0] is not config():
         _known = config(), registry.default()
     return _known[1]
@@ -79,8 +78,7 @@ def set_default_device(device: object) -> None:
     --------
     >>> weft.set_default_device(None)
     """
-    global _chosen
-    _chosen = None if device is None else _checked(device)
+    registry.choose(None if device is None else _checked(device))
     changed()
 
 

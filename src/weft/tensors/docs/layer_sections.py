@@ -169,7 +169,7 @@ CONVOLUTION: Final[dict[str, Row]] = {
     "max_pool3d": ("max_pool2d", "pooledmax", "pool", """\
 >>> weft.ones(1, 2, 4, 4, 4).max_pool3d(2).shape
 (1, 2, 2, 2, 2)"""),
-    "avg_pool1d": ("avg_pool2d", "pooled", "pool", """\
+    "avg_pool1d": ("avg_pool1d", "pooled", "pool", """\
 >>> weft.tensor([[1.0, 3.0, 2.0, 4.0]]).avg_pool1d(2).tolist()
 [[2.0, 3.0]]"""),
     "avg_pool2d": (
@@ -177,7 +177,9 @@ CONVOLUTION: Final[dict[str, Row]] = {
          "padding : int or sequence of int\n    Zeros on both sides of each axis, at most half "
          "a window.",
          "ceil_mode",
-         "count_include_pad : bool\n    Whether the padding counts as elements of a mean."),
+         "count_include_pad : bool\n    Whether the padding counts as elements of a mean.",
+         "divisor_override : int, optional\n    By what sums are divided, in place of their "
+         "number of elements."),
         "pooled", "pool", """\
 >>> weft.arange(16.0).reshape(1, 4, 4).avg_pool2d(2).tolist()
 [[[2.5, 4.5], [10.5, 12.5]]]"""),
@@ -193,7 +195,24 @@ CONVOLUTION: Final[dict[str, Row]] = {
     "adaptive_avg_pool2d": ("output_size", "parts", "poolsize", """\
 >>> weft.ones(1, 8, 7, 7).adaptive_avg_pool2d(1).shape
 (1, 8, 1, 1)"""),
-    "adaptive_max_pool2d": ("output_size", "parts", "poolsize", """\
+    "adaptive_avg_pool3d": (
+        "output_size : int or sequence of int\n    Elements of the last three axes.",
+        "Tensor\n    Shape ``[..., D', H', W']``.", "poolsize", """\
+>>> weft.ones(1, 8, 4, 4, 4).adaptive_avg_pool3d(1).shape
+(1, 8, 1, 1, 1)"""),
+    "adaptive_max_pool1d": (
+        ("output_size : int\n    Elements of the result's last axis; None keeps the size.",
+         "return_indices"),
+        "Tensor\n    Shape ``[..., output_size]``; with places, a named tuple.", "poolsize", """\
+>>> weft.tensor([[1.0, 3.0, 2.0, 4.0]]).adaptive_max_pool1d(2).tolist()
+[[3.0, 4.0]]"""),
+    "adaptive_max_pool3d": (
+        ("output_size : int or sequence of int\n    Elements of the last three axes.",
+         "return_indices"),
+        "Tensor\n    Shape ``[..., D', H', W']``; with places, a named tuple.", "poolsize", """\
+>>> weft.ones(1, 8, 4, 4, 4).adaptive_max_pool3d(1).shape
+(1, 8, 1, 1, 1)"""),
+    "adaptive_max_pool2d": ("output_size return_indices", "parts", "poolsize", """\
 >>> weft.arange(6.0).reshape(1, 2, 3).adaptive_max_pool2d((1, 3)).tolist()
 [[[3.0, 4.0, 5.0]]]"""),
     "interpolate_nearest": (

@@ -376,8 +376,12 @@ stride : int or sequence of int, optional
     Step between windows; by default `kernel_size`.""",
     "ceil_mode": """ceil_mode : bool
     Whether a last window that only partly fits counts.""",
-    "avg_pool2d": """kernel_size, stride, padding, ceil_mode, count_include_pad
+    "avg_pool1d": """kernel_size, stride, padding, ceil_mode, count_include_pad
     As for `avg_pool2d`.""",
+    "avg_pool2d": """kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    As for `avg_pool2d`.""",
+    "return_indices": """return_indices : bool, optional
+    Whether their places are returned as well, as one number for all these axes.""",
     "max_pool2d": """kernel_size, stride, padding, dilation, ceil_mode, return_indices
     As for `max_pool2d`.""",
     "output_size": """output_size : int or pair of int

@@ -11,13 +11,13 @@ from weft.ir import infer
 from weft.ir.dtype import DType
 from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op
-from weft.tensors.api.inplace_functions import InPlaceFunctions
 from weft.tensors.core.arguments import check_tensor, count_of, describe, items_of
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.promotion import result_dtype
 from weft.tensors.docs.documented import documented
 from weft.tensors.docs.layer_sections import CONTRACTION
 from weft.tensors.ops.arithmetic import as_operand, float_kind
+from weft.tensors.ops.inplace_functions import InPlaceFunctions
 
 __all__ = ["Linear", "check_one_dtype", "contract", "einsum"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from weft.errors import ShapeError
+from weft.errors import RangeError, ShapeError
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.node import Node
@@ -123,6 +124,9 @@ class Convolution(Linear):
                         output_padding: Pair, groups: int, dilation: Pair) -> Self:  # fmt: skip
         """Spread the input by the stride and convolve with the flipped, exchanged weight."""
         name = f"conv_transpose{n}d"
+        if len(self.shape) == n + 1:
+            return self.unsqueeze(0)._conv_transpose(
+                n, weight, bias, stride, padding, output_padding, groups, dilation).squeeze(0)
         w = as_operand(self, weight)
         check_one_dtype(self, w, name)
         if len(self.shape) != n + 2 or len(w.shape) != n + 2 or w.shape[0] != self.shape[1] or (
@@ -132,6 +136,9 @@ class Convolution(Linear):
                              expected="N C ... and C O ..., with one C that divides by groups")
         steps, spread = as_pair(stride, n, name), as_pair(dilation, n, name)
         edge, extra = as_pair(padding, n, name), as_pair(output_padding, n, name)
+        if any(not 0 <= e < max(s, d) for e, s, d in zip(extra, steps, spread, strict=True)):
+            raise ShapeError(name, found=f"output_padding={extra}", expected="at least 0, and "
+                             f"less than the stride {steps} or the dilation {spread}")
         x = self._read()
         for i, s in enumerate(steps):
             axis = 2 + i
@@ -226,12 +233,18 @@ class Convolution(Linear):
         return self._max_pool(3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
     def _avg_pool(self, n: int, kernel_size: Pair, stride: Pair | None, padding: Pair,
-                  ceil_mode: bool, count_include_pad: bool) -> Self:  # fmt: skip
+                  ceil_mode: bool, count_include_pad: bool, divisor: int | None = None
+                  ) -> Self:  # fmt: skip
         x = self._computed()
         windows, kernel = x._pool_windows(n, kernel_size, stride, padding, 1, ceil_mode, 0,
                                           f"avg_pool{n}d")  # fmt: skip
         axes = tuple(range(windows.ndim - n, windows.ndim))
         total = x._wrap(infer.reduce(windows, "sum", axes))
+        if divisor is not None:
+            if divisor == 0:
+                raise RangeError(f"avg_pool{n}d", found="divisor_override=0",
+                                 expected="another number")
+            return total.div(divisor).astype(self.dtype)
         count = 1
         for k in kernel:
             count *= k
@@ -258,16 +271,20 @@ class Convolution(Linear):
         return self._avg_pool(1, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
     def avg_pool2d(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
-                   ceil_mode: bool = False, count_include_pad: bool = True) -> Self:  # fmt: skip
+                   ceil_mode: bool = False, count_include_pad: bool = True,
+                   divisor_override: int | None = None) -> Self:  # fmt: skip
         """Return the means of windows of the last two axes."""
-        return self._avg_pool(2, kernel_size, stride, padding, ceil_mode, count_include_pad)
+        return self._avg_pool(2, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                              divisor_override)  # fmt: skip
 
     def avg_pool3d(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
-                   ceil_mode: bool = False, count_include_pad: bool = True) -> Self:  # fmt: skip
+                   ceil_mode: bool = False, count_include_pad: bool = True,
+                   divisor_override: int | None = None) -> Self:  # fmt: skip
         """Return the means of windows of the last three axes."""
-        return self._avg_pool(3, kernel_size, stride, padding, ceil_mode, count_include_pad)
+        return self._avg_pool(3, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                              divisor_override)  # fmt: skip
 
-    def _adaptive(self, n: int, output_size: Any, kind: str) -> Self:
+    def _adaptive(self, n: int, output_size: Any, kind: str, return_indices: bool = False) -> Any:
         """Pool to a given size: window i of m covers [floor(i n / m), ceil((i + 1) n / m))."""
         name = f"adaptive_{kind}_pool{n}d"
         check_rank(self, n, name)
@@ -276,6 +293,11 @@ class Convolution(Linear):
         if len(sizes) != n:
             raise ShapeError(name, found=f"{len(sizes)} sizes", expected=f"{n}")
         out = self._computed() if kind == "avg" else self
+        places: Any = None
+        if return_indices:
+            within = self.shape[-n:]
+            number = infer.reshape(infer.iota(math.prod(within)), within)
+            places = self._from_node(infer.expand(number, self.shape))
         for i, wanted in reversed(list(enumerate(sizes))):  # ties: rows first, then within a row
             axis = len(self.shape) - n + i
             size = out.shape[axis]
@@ -285,6 +307,10 @@ class Convolution(Linear):
                                  expected="sizes of at least 1")
             if size % m == 0:
                 parts = out.unflatten(axis, (m, size // m))
+                if places is not None:
+                    best = parts.argmax(axis + 1, keepdim=True)
+                    places = places.unflatten(axis, (m, size // m)).gather(
+                        axis + 1, best).squeeze(axis + 1)
                 out = parts.mean(axis + 1) if kind == "avg" else parts._top(axis + 1)
                 continue
             at = infer.iota(size)
@@ -298,12 +324,17 @@ class Convolution(Linear):
             wide = moved.unsqueeze(-2)
             mask = self._wrap(inside)
             if kind == "max":
-                chosen = mask.where(wide, out.dtype.min)._top(len(wide.shape) - 1)
+                choices = mask.where(wide, out.dtype.min)
+                chosen = choices._top(len(wide.shape) - 1)
+                if places is not None:
+                    best = choices.argmax(-1)
+                    places = places.permute(order).gather(-1, best).movedim(-1, axis)
             else:
                 count = mask.astype(out.dtype).sum(-1)
                 chosen = mask.where(wide, 0).sum(-1).div(count)
             out = chosen.movedim(-1, axis)
-        return out.astype(self.dtype)
+        out = out.astype(self.dtype)
+        return out if places is None else ValuesIndices(out, places)
 
     def _top(self, axis: int) -> Self:
         """Return the largest elements along an axis; the gradient goes to one of them."""
@@ -322,15 +353,27 @@ class Convolution(Linear):
 
     def adaptive_avg_pool1d(self, output_size: Any) -> Self:
         """Return the means of windows that cut the last axis into `output_size` parts."""
-        return self._adaptive(1, output_size, "avg")
+        return cast(Self, self._adaptive(1, output_size, "avg"))
 
     def adaptive_avg_pool2d(self, output_size: Any) -> Self:
         """Return the means of windows that cut the last two axes into parts."""
-        return self._adaptive(2, output_size, "avg")
+        return cast(Self, self._adaptive(2, output_size, "avg"))
 
-    def adaptive_max_pool2d(self, output_size: Any) -> Self:
+    def adaptive_avg_pool3d(self, output_size: Any) -> Self:
+        """Return the means of windows that cut the last three axes into parts."""
+        return cast(Self, self._adaptive(3, output_size, "avg"))
+
+    def adaptive_max_pool1d(self, output_size: Any, return_indices: bool = False) -> Any:
+        """Return the largest elements of windows that cut the last axis into parts."""
+        return self._adaptive(1, output_size, "max", return_indices)
+
+    def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
         """Return the largest elements of windows that cut the last two axes into parts."""
-        return self._adaptive(2, output_size, "max")
+        return self._adaptive(2, output_size, "max", return_indices)
+
+    def adaptive_max_pool3d(self, output_size: Any, return_indices: bool = False) -> Any:
+        """Return the largest elements of windows that cut the last three axes into parts."""
+        return self._adaptive(3, output_size, "max", return_indices)
 
     def interpolate_nearest(self, scale: int) -> Self:
         """Return the last two axes repeated `scale` times (nearest-neighbour upsampling)."""

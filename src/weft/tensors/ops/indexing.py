@@ -10,6 +10,7 @@ import numpy as np
 from weft.errors import BoundsError, DTypeError, ShapeError
 from weft.ir import dtype as dt
 from weft.ir import infer
+from weft.ir import node as nd
 from weft.ir.expr import Expr, needs_size
 from weft.ir.node import Dim, Node
 from weft.ir.op import Op
@@ -271,7 +272,10 @@ class Indexing(Reduction):
         flat: Node | None = None
         for a in advanced:
             n = self.shape[a.axis]
-            index = infer.expand(wrap_index(infer.cast(a.places, dt.int64), n), shape)
+            index = infer.cast(a.places, dt.int64)
+            if what in nd.FROM_THE_END:
+                index = wrap_index(index, n)
+            index = infer.expand(index, shape)
             if len(advanced) > 1:  # each is checked on its own: a sum may be in range by accident
                 count = infer.reshape(index, (_count(shape),))
                 index = stamp(infer.gather(infer.iota(n), count, 0, what))

@@ -81,6 +81,8 @@ class Losses(Normalization):
         """Return errors that are squared below `beta` and absolute above."""
         self._check_loss("smooth_l1_loss", reduction)
         error = self.sub(self._target(target, "smooth_l1_loss")).abs()
+        if number(beta, "smooth_l1_loss") < 0:
+            raise RangeError("smooth_l1_loss", found=f"beta={beta}", expected="at least 0")
         if beta == 0:
             return error._finish(reduction)
         square = error.mul(error).mul(0.5 / beta)

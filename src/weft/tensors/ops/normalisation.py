@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, cast
 
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.expr import Expr
 from weft.ir.op import Op
+from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.pending import note_state
 from weft.tensors.docs.documented import documented
 from weft.tensors.docs.layer_sections import NORMALISATION
@@ -72,9 +73,20 @@ class Normalization(Convolution):
     def layer_norm(self, normalized_shape: int | Sequence[int], weight: object = None,
                    bias: object = None, eps: float = 1e-5) -> Self:  # fmt: skip
         """Return the last axes shifted to mean 0 and scaled to variance 1."""
+        self._check_weights("layer_norm", weight, bias)
         x, axes, out = self._last_axes(normalized_shape, "layer_norm")
         centred, drift, variance = x._deviations(x.mean(axes, True), axes)
         return centred._scaled(drift, variance.add(eps).rsqrt())._affine(weight, bias).astype(out)
+
+    def _check_weights(self, name: str, *weights: object) -> None:
+        """Raise unless weights are of the input's type, or of float32 beside a narrower one."""
+        for weight in weights:
+            if not isinstance(weight, TensorCore) or weight.dtype is self.dtype:
+                continue
+            if weight.dtype is not dt.float32 or self.dtype.bits > dt.float32.bits:
+                raise DTypeError(name, found=f"{self.dtype.name} and weights of "
+                                 f"{weight.dtype.name}", expected="one dtype",
+                                 hint="convert one of them with .to(...)")
 
     def _deviations(self, mean: Self, axes: tuple[int, ...]) -> tuple[Self, Self, Self]:
         """Return differences from a mean, what that lost when it was rounded, and the variance.
@@ -94,6 +106,7 @@ class Normalization(Convolution):
     def rms_norm(self, normalized_shape: int | Sequence[int], weight: object = None,
                  eps: float | None = None) -> Self:  # fmt: skip
         """Return the last axes divided by their root mean square."""
+        self._check_weights("rms_norm", weight)
         x, axes, out = self._last_axes(normalized_shape, "rms_norm")
         small = x.dtype.eps if eps is None else eps
         return x.mul(x.mul(x).mean(axes, True).add(small).rsqrt())._affine(weight, None).astype(out)
@@ -131,28 +144,30 @@ class Normalization(Convolution):
         """
         if len(self.shape) < 2:
             raise ShapeError("batch_norm", found=f"{self.shape}", expected="N C ...")
+        self._check_weights("batch_norm", weight, bias, running_mean, running_var)
+        if not training and (running_mean is None or running_var is None):
+            raise ShapeError("batch_norm", found="no running statistics",
+                             expected="both, or training=True")
         x, out = self._float_input("batch_norm")
         axes = (0, *range(2, len(self.shape)))
-        if training or running_mean is None:
+        if training:
             mean = x.mean(axes, True)
             centred, drift, variance = x._deviations(mean, axes)
             count = x._count(axes)
-            if training and count <= 1:
+            if count <= 1:
                 raise ShapeError("batch_norm", found=f"{self.shape}: one value for each channel",
                                  expected="more than one when training")
-            if training and isinstance(running_mean, Normalization):
+            if isinstance(running_mean, Normalization):
                 running_mean.detach().lerp_(mean.detach().ravel(), momentum)
                 note_state(running_mean)
-            if training and isinstance(running_var, Normalization):
+            if isinstance(running_var, Normalization):
                 fair = variance.detach().ravel().mul(count).div(count - 1) if isinstance(
                     count, Expr) else variance.detach().ravel().mul(count / (count - 1))
                 running_var.detach().lerp_(fair, momentum)
                 note_state(running_var)
         else:
             shift, spread = x._channel(running_mean), x._channel(running_var)
-            if shift is None or spread is None:
-                raise ShapeError("batch_norm", found="one running statistic", expected="both")
-            centred, drift, variance = x.sub(shift), None, spread
+            centred, drift, variance = x.sub(shift), None, cast(Self, spread)
         return centred._by_channel(drift, variance.add(eps), weight, bias).astype(out)
 
     def _by_channel(self, drift: Self | None, spread: Self, weight: object, bias: object) -> Self:
@@ -189,6 +204,7 @@ class Normalization(Convolution):
         if len(self.shape) < 2 or num_groups < 1 or self.shape[1] % num_groups:
             raise ShapeError("group_norm", found=f"{self.shape} in {num_groups} groups",
                              expected="channels that divide into groups")
+        self._check_weights("group_norm", weight, bias)
         x, out = self._float_input("group_norm")
         groups = x.reshape(self.shape[0], num_groups, -1)
         centred, drift, variance = groups._deviations(groups.mean(-1, True), (-1,))

@@ -25,7 +25,7 @@ from weft.runtimes.cpu.calls.critical_ir import (
     c_type,
     frame,
 )
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 
 __all__ = ["Caller", "call_module", "missing"]
 

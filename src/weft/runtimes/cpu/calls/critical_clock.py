@@ -17,7 +17,7 @@ import platform
 import sys
 from typing import Final
 
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 from weft.runtimes.cpu.executor.native_ir import clock_function, has_counter
 
 __all__ = ["SYMBOLS", "module"]

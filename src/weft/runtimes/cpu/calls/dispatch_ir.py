@@ -24,7 +24,7 @@ from weft.runtimes.cpu.calls import calls_ir
 from weft.runtimes.cpu.calls.dispatch_rows import TABLE
 from weft.runtimes.cpu.calls.objects import is_a, layout_functions
 from weft.runtimes.cpu.calls.rows import walk
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 from weft.runtimes.cpu.executor.native_ir import INTERRUPTED, clear, clock, take_frame
 
 __all__ = ["ARGUMENTS", "CONTEXT", "KEYWORDS", "SYMBOLS", "module"]

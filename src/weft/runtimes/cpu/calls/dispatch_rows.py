@@ -15,7 +15,7 @@ from weft.runtimes.cpu.calls import objects as py
 from weft.runtimes.cpu.calls import rows
 from weft.runtimes.cpu.calls.dispatch_sizes import OPERATIONS as OF_SIZES
 from weft.runtimes.cpu.calls.rows import Operation, Operations, Row
-from weft.runtimes.cpu.emitter import Value
+from weft.runtimes.cpu.common.emitter import Value
 
 __all__ = ["OPERATIONS", "TABLE"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.runtimes.cpu.calls.rows import Operation, Operations, Row
-from weft.runtimes.cpu.emitter import Operand, Value
+from weft.runtimes.cpu.common.emitter import Operand, Value
 
 __all__ = ["COUNTED", "HEAD", "OPERATIONS", "SERVED", "TALLY"]
 

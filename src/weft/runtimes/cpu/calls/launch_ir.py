@@ -19,7 +19,7 @@ from weft.runtimes.cpu.calls import calls_ir
 from weft.runtimes.cpu.calls.launch_rows import TABLE
 from weft.runtimes.cpu.calls.objects import layout_functions
 from weft.runtimes.cpu.calls.rows import walk
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 
 __all__ = ["CONTEXT", "MOST_WORDS", "SYMBOLS", "module"]
 

@@ -11,7 +11,7 @@ from typing import Final
 from weft.runtimes.cpu.calls import objects as py
 from weft.runtimes.cpu.calls import rows
 from weft.runtimes.cpu.calls.rows import Operation, Operations, Row
-from weft.runtimes.cpu.emitter import Value
+from weft.runtimes.cpu.common.emitter import Value
 
 __all__ = ["TABLE"]
 

@@ -14,7 +14,7 @@ import functools
 import operator
 from collections.abc import Sequence
 
-from weft.runtimes.cpu.emitter import Code, Module, Operand, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Operand, Value
 
 __all__ = ["ADDRESS", "KNOWN", "OFFSET", "OWNER", "READ", "SIZES", "buffer_address", "equal",
            "fit", "fit_sizes", "fit_tuple", "integer", "is_a", "layout_functions", "own",

@@ -13,7 +13,7 @@ from typing import Final
 
 from weft.runtimes.cpu.calls import objects as py
 from weft.runtimes.cpu.calls.objects import ADDRESS, OFFSET, SIZES
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 
 __all__ = ["OPERATIONS", "ROW_WORDS", "Operation", "Operations", "Row", "Table", "address",
            "array_sizes", "attribute_of", "borrow", "walk"]  # fmt: skip

@@ -16,7 +16,7 @@ that saves much is always shared.
 
 from typing import Final
 
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 from weft.runtimes.cpu.executor.native_ir import STEP_WORDS, Places, clear, has_counter
 
 __all__ = ["functions"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import LaunchError
-from weft.runtimes.cpu.emitter import Module
+from weft.runtimes.cpu.common.emitter import Module
 from weft.runtimes.cpu.executor import concurrent_kernels
 from weft.runtimes.cpu.executor.native_ir import CONTEXT, GROUP, STEP_WORDS, SYMBOLS, module
 

@@ -21,7 +21,7 @@ import platform
 import sys
 from typing import Final
 
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 
 __all__ = ["CONTEXT", "FRAME_WORDS", "GROUP", "INTERRUPTED", "STEP_WORDS", "SYMBOLS", "Places",
            "clear", "clock", "clock_function", "failure", "has_counter", "module", "take_frame",

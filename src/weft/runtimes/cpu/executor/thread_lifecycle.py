@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 from weft.runtimes.cpu.executor.native_ir import clock_function
 from weft.runtimes.cpu.executor.thread_region import (
     HANDLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.runtimes.cpu.emitter import Code, Module, Value
+from weft.runtimes.cpu.common.emitter import Code, Module, Value
 from weft.runtimes.cpu.executor.thread_region import STATE_BYTES
 
 __all__ = ["condition", "futex"]

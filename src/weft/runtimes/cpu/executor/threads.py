@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from weft.config import config
-from weft.runtimes.cpu.emitter import Code, Module
+from weft.runtimes.cpu.common.emitter import Code, Module
 from weft.runtimes.cpu.executor import thread_lifecycle, thread_region, thread_sleep
 from weft.runtimes.cpu.executor.thread_region import MAX_THREADS
 

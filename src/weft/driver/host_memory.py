@@ -1,0 +1,53 @@
+"""Memory of this process for tensors, and native calls of captured functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.driver.context import host_context
+from weft.imports import importing
+
+if TYPE_CHECKING:
+    from weft.runtimes.cpu.calls.dispatch import Dispatcher
+    from weft.runtimes.memory.buffer import Buffer
+
+__all__ = ["allocate", "dispatcher", "from_host", "memory_limit"]
+
+
+def allocate(nbytes: int) -> Buffer:
+    """Return a pooled buffer of at least `nbytes` in the memory of this process.
+
+    Raises
+    ------
+    AllocationError
+        If the memory is not to be had; what was there before is intact.
+    """
+    return host_context().native.pool.allocate(nbytes)
+
+
+def memory_limit() -> int:
+    """Return how many bytes the pool may take from the system."""
+    return host_context().native.pool.limit
+
+
+def from_host(address: int, nbytes: int, owner: Any, readonly: bool = False) -> Buffer:
+    """Return foreign memory as a buffer that keeps its owner alive."""
+    from weft.runtimes.memory.buffer import Buffer
+
+    return Buffer.foreign(address, nbytes, owner, readonly)
+
+
+def dispatcher(tensor: type, function: type, state: object) -> Dispatcher | None:
+    """Return the native calls of captured functions; None where the interpreter allows none.
+
+    Parameters
+    ----------
+    tensor, function
+        The classes of results and of captured functions.
+    state
+        The thread-local object that says whether gradients are recorded.
+    """
+    with importing:
+        from weft.runtimes.cpu.calls.dispatch import Host
+
+    return host_context().native.dispatcher(Host(tensor, function, state))

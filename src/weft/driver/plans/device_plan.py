@@ -1,0 +1,107 @@
+"""Plans that run on devices by their queues, and are not native code of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft.driver.kernels import Code
+from weft.driver.plans.failures import Reported
+from weft.driver.plans.spec import Spec
+from weft.ir.plan.plan import Launch, steps_of
+from weft.ir.size import evaluate
+from weft.locks import mutex
+from weft.runtimes.executor import execute
+
+if TYPE_CHECKING:
+    from weft.driver.context import Context
+    from weft.kernelize.build import Step
+
+__all__ = ["DevicePlan", "code_key"]
+
+
+class _Loaded(NamedTuple):
+    """A compiled kernel as runtimes load it, see `weft.runtimes.base.Loadable`."""
+
+    name: str
+    image: bytes
+    variables: Sequence[str]
+    nbuffers: int
+
+
+class DevicePlan(Reported):
+    """A plan on one or several devices.
+
+    Attributes
+    ----------
+    spec : Spec
+        The plan as data.
+    codes : dict of str to Code
+        Its kernels by the key of their programs.
+    launches : list of Launch
+        Its kernel calls in order.
+    variables : tuple of str
+        Names of its variables.
+    steps : list of Step or None
+        The loop nests, where the plan was made in this process (for explain).
+    context : Context
+        The first of its devices.
+    contexts : list of Context
+        Its devices.
+    calls : int
+        How often it was run.
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_programs", "_waits", "calls", "codes", "context",
+                 "contexts", "launches", "spec", "steps", "variables")  # fmt: skip
+
+    def __init__(self, spec: Spec, codes: Mapping[str, Code], steps: list[Step] | None,
+                 contexts: Sequence[Context]) -> None:  # fmt: skip
+        host = spec.host
+        self.spec, self.steps, self.contexts = spec, steps, list(contexts)
+        self.context = self.contexts[0]
+        self.codes = {p.key: codes[code_key(p.key)] for p in host.programs}
+        self.launches = [s for s in steps_of(host) if isinstance(s, Launch)]
+        self.variables = tuple(v.attr.name for v in host.variables)
+        self.calls = 0
+        self._waits = any(code.messages for code in self.codes.values())  # for what may fail
+        self._lock = mutex()
+        self._programs: dict[str, Any] | None = None
+
+    @property
+    def programs(self) -> dict[str, Any]:
+        """Its kernels as their devices have loaded them."""
+        if self._programs is None:
+            with self._lock:
+                if self._programs is None:
+                    self._programs = {p.key: self._load(p.key, p.device, len(p.buffers))
+                                      for p in self.spec.host.programs}
+        return self._programs
+
+    def _load(self, key: str, device: int, nbuffers: int) -> Any:
+        code = self.codes[key]
+        loaded = _Loaded(code.name, code.image, tuple(code.variables), nbuffers)
+        return self.contexts[device].runtime.load(loaded)
+
+    def run(self, inputs: Sequence[Any], values: Mapping[str, int]
+            ) -> list[Any] | tuple[int, int, int, int, int]:  # fmt: skip
+        """Run the plan on buffers of its devices; return the outputs, or what stopped a kernel."""
+        host = self.spec.host
+        devices = [c.runtime for c in self.contexts]
+        homes = host.output_devices or (0,) * len(host.outputs)
+        outputs = [devices[home].pool.allocate(evaluate(size, values))
+                   for home, size in zip(homes, host.outputs, strict=True)]
+        stopped = execute(host, devices, self.programs, inputs, outputs, values, self._waits)
+        self.calls += 1
+        if stopped is None:
+            return outputs
+        number, failure = stopped
+        return failure.code, number, 0, failure.value, failure.bound
+
+    def switch(self, code: Code) -> None:
+        """Do nothing: kernels of devices have one tier."""
+
+
+def code_key(key: str) -> str:
+    """Return the key of the code of a program; several devices may have a program of the same."""
+    return key.partition(":")[0]

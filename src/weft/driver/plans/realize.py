@@ -1,0 +1,148 @@
+"""Realize nodes, and compile graphs for repeated calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Final
+
+from weft.config import config
+from weft.driver import counters
+from weft.driver.context import context
+from weft.driver.graph_key import Structure, quick_key
+from weft.driver.plans.compiled_graph import Checked, Compiled
+from weft.driver.plans.plan_cache import is_planned, ready
+from weft.driver.plans.resized import resized
+from weft.driver.plans.runtime_constants import as_data, is_plain, restless
+from weft.driver.slices import Cut, cut_slices
+from weft.imports import importing
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.node import Node, Storage
+from weft.ir.op import Op
+
+_MOST_READY: Final = 1024  # graphs that `compute` knows
+
+if TYPE_CHECKING:
+    from weft.driver.plans.device_graph import CompiledOnDevices
+    from weft.runtimes.memory.buffer import Buffer
+
+
+def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -> list[Node]:
+    """Compute nodes and return them as leaves (a BUFFER, reshaped).
+
+    A node that already is a leaf is returned as it is. No two results share memory.
+
+    Raises
+    ------
+    BoundsError
+        If an index that is data is out of range; nothing is changed then.
+    AllocationError
+        If memory does not suffice.
+    """
+    given, nodes = nodes, [as_data([n])[0] if is_plain(n) else n for n in nodes]
+    structure = Structure(nodes)
+    run = _eager(nodes, structure)
+    if (len(nodes) == 1 and nodes[0] is given[0] and run.nodes is structure.nodes
+            and type(run) is Compiled and run.plan.context.name == nd.HOST):
+        _make_ready(run, nodes[0])
+    buffers = run.call((), [s.buffer for s in run.captured], variables or {})
+    out: list[Node] = []
+    for node, (kind, _), buffer in zip(nodes, run.plan.spec.outputs, buffers, strict=True):
+        if kind == "leaf":
+            out.append(node)
+            continue
+        made = nd.buffer(Storage(node.dtype, nd.size(node.shape), buffer))
+        out.append(infer.reshape(made, node.shape))
+    return out
+
+
+def compute(node: Node, known: Callable[[Node], Node | None] | None) -> Buffer | None:
+    """Return the memory with a value that was computed before from other arrays, the short way.
+
+    None means that `realize` has to do it: the graph is large or new, or a kernel has failed.
+
+    Parameters
+    ----------
+    node
+        No leaf.
+    known
+        Tells the leaf of a node that was realized, if any was.
+    """
+    if node.device != nd.HOST and (node.device or context().name != nd.HOST):
+        return None
+    found = quick_key(node, known)
+    run: Compiled | None = None if found is None else ready.get(found[0])
+    if found is None or run is None or counters.active() is not None:
+        return None
+    buffers = [s.buffer for s in found[1]]
+    if None in buffers:
+        return None
+    made = run.attempt(buffers)
+    return None if isinstance(made, tuple) else made[0]  # it will say whose line failed
+
+
+def _make_ready(run: Compiled, root: Node) -> None:
+    """Keep a graph with one result for `compute`, without the arrays that it was made with."""
+    found = quick_key(root, None) if run.is_simple else None
+    if found is None or found[0] in ready or found[1] != run.captured:
+        return
+    if len(ready) >= _MOST_READY:
+        ready.clear()
+    kept = ready[found[0]] = copy(run)
+    kept.nodes, kept.captured = [], []
+
+
+def _eager(nodes: Sequence[Node], structure: Structure) -> Compiled | CompiledOnDevices:
+    """Return the compiled graph of nodes that are computed once."""
+    if not structure.is_native:
+        return _on_devices(nodes, (), structure, counter="eager plans")
+    if structure.has_copies:  # which say where values are, and copy nothing: all are on one device
+        nodes = nd.without_copies(nodes)
+        structure = Structure(nodes)
+    kind = _kind()
+    if is_planned(structure):
+        return kind(nodes, (), structure, counter="eager plans")
+    if kind is Compiled and counters.active() is None:
+        cut: Cut | None = None
+        if any(n.op is Op.SLICE for n in structure.nodes):
+            cut = cut_slices(nodes)
+            if cut is not None and is_planned(cut.structure):
+                return Compiled(nodes, (), structure, counter="eager plans", cut=cut)
+        found = resized(cut or Cut(nodes, {}, structure), _for_sizes)
+        if found is not None:
+            return found
+    changing = restless(structure)
+    if changing:
+        return kind(as_data(nodes, changing), (), counter="eager plans")
+    return kind(nodes, (), structure, counter="eager plans")
+
+
+def _for_sizes(nodes: Sequence[Node]) -> Compiled:
+    return Compiled(nodes, (), counter="eager plans")
+
+
+def _kind() -> type[Compiled]:
+    """Return the class of compiled graphs: with ``WEFT_CHECK=1`` they check what they compute."""
+    return Checked if config().check else Compiled
+
+
+def _on_devices(outputs: Sequence[Node], inputs: Sequence[Storage], structure: Structure,
+                counter: str = "captured plans") -> CompiledOnDevices:  # fmt: skip
+    with importing:
+        from weft.driver.plans.device_graph import CompiledOnDevices
+
+    return CompiledOnDevices(outputs, inputs, structure, counter=counter)
+
+
+def compile(outputs: Sequence[Node], inputs: Sequence[Storage],
+            updates: Mapping[int, Storage] | None = None,
+            resident: Collection[Storage] = ()) -> Compiled | CompiledOnDevices:  # fmt: skip
+    """Return a graph compiled for repeated calls with other inputs."""
+    structure = Structure(outputs, updates, resident)
+    if not structure.is_native:
+        return _on_devices(outputs, inputs, Structure(outputs))
+    if structure.has_copies:
+        outputs = nd.without_copies(outputs)
+        structure = Structure(outputs, updates, resident)
+    return _kind()(outputs, inputs, structure, updates, resident)

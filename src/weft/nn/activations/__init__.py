@@ -1,0 +1,1 @@
+"""Activation layers, and the base of layers that are functions with options."""

@@ -1,0 +1,1 @@
+"""Containers of layers and of parameters."""

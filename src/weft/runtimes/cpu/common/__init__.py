@@ -1,0 +1,1 @@
+"""What the room is written with: the emitter of LLVM IR."""
