@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,14 +98,37 @@ def run(command: Sequence[str], folder: str, seconds: float,
             if is_shortage(error):
                 raise shortage("compile", error) from None
             raise CompileError(f"run {command[0]}", found=f"it does not start: {error}") from error
-        code: int | None = None
         try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
+            code = _wait(process, seconds)
         finally:
             _end(process)
     return Finished(code, *(_read(name) for name in names))
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """Return the exit status of a program, None if it goes on at the time limit.
+
+    Where the system tells of the end by a descriptor, nothing is asked again and again meanwhile.
+    """
+    import subprocess
+
+    if hasattr(os, "pidfd_open"):
+        try:
+            handle = os.pidfd_open(process.pid)
+        except OSError:  # it needs a kernel that has it, and a free descriptor
+            pass
+        else:
+            try:
+                poll = select.poll()
+                poll.register(handle, select.POLLIN)
+                if not poll.poll(seconds * 1e3):
+                    return None
+            finally:
+                os.close(handle)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
