@@ -150,13 +150,7 @@ class Tensor(Composed):
         return values.tolist()
 
     def cpu(self) -> Tensor:
-        """Return the tensor in the memory of this process: itself, if it is there.
-
-        Examples
-        --------
-        >>> weft.ones(2).cpu().device
-        'cpu'
-        """
+        """Return the tensor in the memory of this process: itself, if it is there."""
         return self.to(device=HOST)
 
     def cuda(self, device: str | None = None) -> Tensor:
