@@ -245,9 +245,10 @@ def lookup(text: str) -> tuple[Backend, DeviceName]:
                           hint="disabled in the configuration" if pair in found.pairs else None)
     if str(DeviceName(name.family, name.ordinal)) not in state.devices:
         raise DeviceError("device", found=text, expected="one of " + ", ".join(state.devices))
-    reason = probe_pair(found, pair).reason
-    if reason:
-        raise DeviceError("device", found=text, expected="a device that is there", hint=reason)
+    if pair != found.pairs[0]:
+        reason = probe_pair(found, pair).reason
+        if reason:
+            raise DeviceError("device", found=text, expected="a device that is there", hint=reason)
     return found, DeviceName(name.family, name.ordinal, pair)
 
 
@@ -276,7 +277,10 @@ def more_pairs() -> list[Found]:
 
 
 def probe_pair(found: Backend, pair: str) -> Found:
-    """Return whether a pair of a family that is there can be used, asked once; it never raises."""
+    """Return whether a pair beside the default of a family that is there can be used.
+
+    It is asked once, and never raises.
+    """
     name = f"{found.family}/{pair}"
     with _lock:
         known = _probed.get(name)
@@ -284,7 +288,7 @@ def probe_pair(found: Backend, pair: str) -> Found:
         known = Found(name, "")
         if pair not in _pairs(found):
             known = Found(name, "disabled in the configuration")
-        elif pair != found.pairs[0] and found.missing is not None:
+        elif found.missing is not None:
             known = Found(name, _reason(found.missing, pair))
         if not known.reason:
             known = Found(name, "", tuple(f"{d}/{pair}" for d in probe(found.family).devices))
