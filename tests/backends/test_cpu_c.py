@@ -1,19 +1,31 @@
 """The device ``cpu/c``: when it is there, its memory and queue, programs with LLVM and without."""
 
+import os
 import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import weft
 from weft import config
 from weft.backends import cpu, cpu_c, registry
 from weft.backends.registry import Backend, Found
 from weft.compilers import c
 from weft.compilers.c_library import SharedLoader
 from weft.config import BackendConfig, Config
+from weft.driver import kernels
 from weft.driver.context import context
-from weft.errors import AllocationError, CopyError, DeviceError, HandleError, LaunchError
+from weft.driver.graph_key import Structure
+from weft.driver.plans import plan_cache
+from weft.errors import (
+    AllocationError,
+    CompileError,
+    CopyError,
+    DeviceError,
+    HandleError,
+    LaunchError,
+)
 from weft.runtimes.base import View
 from weft.runtimes.cpu.isolated import IsolatedCpu
 
@@ -149,6 +161,88 @@ def test_pairs_are_probed_once():
         assert registry.lookup("toy:1/b")
     assert asked == ["b"]
     assert Found("toy/b", "", ("toy/b", "toy:1/b")) in registry.more_pairs()
+
+
+# what a compiler does later
+
+
+@needs_compiler
+def test_keys_of_plans_on_several_devices_hold_each_compiler(monkeypatch):
+    there = weft.ones(3, device="cpu/c")
+    here = weft.arange(3, device="cpu") * weft.tensor([1, 2, 3], device="cpu")
+    structure = Structure([(there.to("cpu") + here)._read()])
+    assert set(structure.devices) == {"cpu", "cpu/c"}
+    key = plan_cache._disk_key(structure)
+    assert plan_cache._disk_key(structure) == key
+    monkeypatch.setattr(context("cpu/c").compiler, "_words", "another version")
+    assert plan_cache._disk_key(structure) != key
+
+
+@needs_compiler
+@pytest.mark.parametrize(("text", "reason"), [
+    ("exit 1", "exit status 1"), ("exit 0", "wrote no file"),
+    ('while [ "$1" != -o ]; do shift; done; echo nonsense > "$2"', "no object file"),
+])  # fmt: skip
+def test_a_compiler_that_fails_later_harms_nothing_else(text, reason, monkeypatch, tmp_path,
+                                                        cache_dir):
+    """The error is told, values stay as they were, and what comes afterwards is right."""
+    path, flag = tmp_path / "cc", tmp_path / "flag"
+    real = cpu_c.compiler(cpu_c.target()).path
+    path.write_text(f'#!/bin/sh\nif [ ! -e {flag} ]; then exec {real} "$@"; fi\n{text}\n')
+    path.chmod(0o755)
+    monkeypatch.setenv("WEFT_CC", str(path))
+    config.reset()
+    registry.reset()
+    plan_cache.forget()
+    kernels.forget()
+    assert context("cpu/c").compiler.path == str(path)
+    x = weft.tensor([1.0, 2.0, 3.0], device="cpu/c")
+    assert (x * 7).tolist() == [7, 14, 21]
+    flag.touch()
+    y = x * 11 + 1
+    with pytest.raises(CompileError, match=reason):
+        y.tolist()
+    assert (x * 7).tolist() == [7, 14, 21]
+    assert (x.cpu() * 13).tolist() == [13, 26, 39]
+    flag.unlink()
+    assert y.tolist() == [12, 23, 34]
+
+
+@needs_compiler
+def test_another_compiler_makes_everything_anew(monkeypatch, tmp_path, cache_dir):
+    """What the disk cache has of one compiler is not taken for another."""
+    real, log = cpu_c.compiler(cpu_c.target()).path, tmp_path / "log"
+    for number in range(3):
+        path = tmp_path / "cc"
+        text = f"# build {min(number, 1)}"
+        if not path.exists() or text not in path.read_text():
+            path.unlink(missing_ok=True)
+            path.write_text(f'#!/bin/sh\n{text}\necho "$@" >> {log}\nexec {real} "$@"\n')
+            path.chmod(0o755)
+        monkeypatch.setenv("WEFT_CC", str(path))
+        config.reset()
+        registry.reset()
+        plan_cache.forget()
+        kernels.forget()
+        before = log.read_text().count("kernel.c") if log.exists() else 0
+        assert (weft.tensor([1.0, 2.0], device="cpu/c") * 5).tolist() == [5, 10]
+        made = log.read_text().count("kernel.c") - before
+        assert bool(made) == (number < 2)
+
+
+@pytest.mark.requires("cpu/c", "fork")
+def test_a_forked_child_goes_on():
+    x = weft.ones(300, 300, device="cpu/c") * 2
+    assert (x @ x).max().item() == 1200
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            y = weft.ones(310, 310, device="cpu/c") * 3
+            code = (y @ y).min().item() != 2790 or x.sum().item() != 180000
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 # programs
