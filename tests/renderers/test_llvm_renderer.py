@@ -1,6 +1,7 @@
 """Control flow, memory, parallel regions and failures of the LLVM renderer."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from weft.ir import linear as li
 from weft.ir.interpret.interpret import run_linear
 from weft.ir.op import Op
 from weft.ir.stmt import Memory, Meta
+from weft.renderers.base import Style
 
 I64, F32, BOOL = dt.int64, dt.float32, dt.bool_
 
@@ -96,6 +98,23 @@ def test_a_streaming_store_needs_the_alignment_of_one_register():
     for lanes in (16, 64):
         text = cpu.renderer(target).render(square(False, True, lanes)).text
         assert "align 64, !nontemporal" in text
+
+
+def test_a_style_is_in_the_text_and_in_the_machine_code():
+    style = Style(attributes=("optsize",), loop_bytes=32, inlined=True, inlined_failure=True)
+    target = cpu.target_from("x86_64", "", (), {})
+    text = cpu.renderer(target).render(square(False), "k", style).text
+    assert "define internal i32 @k(ptr noalias %buffers, ptr noalias %vars, ptr %status) " \
+           "alwaysinline #0 {" in text
+    assert "attributes #0 = { nounwind optsize }" in text
+    (node,) = re.findall(r"label %loop\d+, label %end\d+, !llvm.loop (!\d+)$", text, re.MULTILINE)
+    (align,) = re.findall(rf"^{node} = distinct !{{{node}, (!\d+)}}$", text, re.MULTILINE)
+    assert f'{align} = !{{!"llvm.loop.align", i32 32}}' in text
+    plain = Style(loop_bytes=32)
+    if cpu.host_target().arch == "x86_64":
+        kernel = square(False, size=1 << 20)  # a loop that stays one
+        found = compiler().assembly(cpu.renderer().render(kernel, "k", plain).text, "O3")
+        assert ".p2align\t5" in found
 
 
 def test_streaming_stores_are_streaming_in_the_machine_code():

@@ -8,6 +8,7 @@ from test_contraction_matrix import TARGET, WITHOUT, assembly
 import graphs
 import weft
 from graphs import leaf
+from schedule_costs import Cost
 from schedule_nests import assert_same
 from weft.ir import dtype as dt
 from weft.ir import infer
@@ -36,7 +37,7 @@ def nest(rows, keys, terms, channels, causal=False, target=TARGET, narrow=True):
 
 
 def is_matrix(kernel):
-    return any(line.startswith("matrix") for line in kernel.meta.schedule)
+    return Cost(kernel).unit == "matrix"
 
 
 @pytest.mark.parametrize(("shape", "causal", "narrow"), [

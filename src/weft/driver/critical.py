@@ -12,7 +12,7 @@ from weft.compilers.machine_code import Reach, reach
 from weft.driver import pipeline
 from weft.driver.context import disk, host_context
 from weft.driver.launch import Failed
-from weft.driver.optimisation_levels import LEVELS, levelled
+from weft.driver.optimisation_levels import LEVELS, style_of
 from weft.imports import importing
 from weft.ir.linear import LinearKernel
 from weft.ir.record import Record
@@ -135,11 +135,14 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
     found = None if held is None else _unpack(held)
     if found is None:
         linear = _lower(kernel.replace(locations=numbers))
-        body = context.renderer().render(linear, ir.BODY).text
+        style = style_of(contract.level)
+        style = style.replace(attributes=(*style.attributes, '"no-jump-tables"="true"'),
+                              inlined=True, inlined_failure=contract.inline_always)
+        body = context.renderer().render(linear, ir.BODY, style).text
         text = ir.core_module(body, name, words, len(results),
                               [v.attr.name for v in linear.variables],
-                              inline=contract.inline_always, nulls=contract.null_checks)
-        core = context.compiler.compile(levelled(text, contract.level), LEVELS[contract.level])
+                              nulls=contract.null_checks)
+        core = context.compiler.compile(text, LEVELS[contract.level])
         messages = [(m, p.line if p is not None and p.file == CHECK else -1)
                     for m, p in linear.messages]
         found = core, context.compiler.compile(caller, "O2"), messages

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from weft.config import Debug, config, debug
 from weft.driver.context import Context
-from weft.driver.optimisation_levels import LEVELS, levelled
+from weft.driver.optimisation_levels import LEVELS, style_of
 from weft.imports import importing
 from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
@@ -259,8 +259,8 @@ def _render(kernel: Kernel, name: str, context: Context, tier: str,
     # Panels are parameters that the nest has not.
     program = Program(name, scheduled if panels else kernel).on(target.name, target.arch)
     program = program.linearized(linear)
-    source = context.renderer(target).render(linear, name)
-    program = program.rendered(source.language, levelled(source.text, hints.get("opt", "")))
+    source = context.renderer(target).render(linear, name, style_of(hints.get("opt", "")))
+    program = program.rendered(source.language, source.text)
     pipeline = _PIPELINES[tier] if chosen is None else chosen[1]
     pipeline = LEVELS.get(hints.get("opt", ""), pipeline)
     if debug(Debug.SCHEDULE):

@@ -13,7 +13,7 @@ from weft.ir.op import Operation
 from weft.ir.record import Record
 from weft.target import Target
 
-__all__ = ["NO_MEMORY", "STOPPED", "Renderer", "Source", "encode_float"]
+__all__ = ["NO_MEMORY", "PLAIN", "STOPPED", "Renderer", "Source", "Style", "encode_float"]
 
 NO_MEMORY: Final = -1  # the failure of a kernel that got no memory for its private arrays
 STOPPED: Final = -2  # that of one that an interrupt stopped in a loop
@@ -40,6 +40,30 @@ class Source(Record):
     imports: tuple[str, ...] = ()
 
 
+class Style(Record):
+    """What the functions of a module are declared with, beside what the target asks for.
+
+    Attributes
+    ----------
+    attributes : tuple of str
+        Of all functions, in the compiler's words (``optsize``).
+    loop_bytes : int
+        Boundaries of memory on which loops begin; 0: anywhere.
+    inlined : bool
+        Whether the entry function is for a caller in the same module, and becomes a part of it.
+    inlined_failure : bool
+        Whether what reports a failure becomes a part of who calls it.
+    """
+
+    attributes: tuple[str, ...] = ()
+    loop_bytes: int = 0
+    inlined: bool = False
+    inlined_failure: bool = False
+
+
+PLAIN: Final = Style()
+
+
 class Renderer(Protocol):
     """Writes kernels of one device as source text."""
 
@@ -50,7 +74,8 @@ class Renderer(Protocol):
         """Name of the device family it writes for."""
         ...
 
-    def render(self, kernel: LinearKernel, name: str | None = None) -> Source:
+    def render(self, kernel: LinearKernel, name: str | None = None, style: Style = PLAIN
+               ) -> Source:  # fmt: skip
         """Return the source of a kernel, under another symbol if `name` is given.
 
         Raises

@@ -22,7 +22,7 @@ from weft.ir import linear as li
 from weft.ir.dtype import DType
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
-from weft.renderers.base import Source
+from weft.renderers.base import PLAIN, Source, Style
 from weft.renderers.llvm.llvm_failure import FAIL, STOP
 from weft.renderers.llvm.llvm_function import Function
 from weft.renderers.llvm.llvm_kernel import KernelText, symbol
@@ -48,7 +48,8 @@ class LLVMRenderer:
         """Name of the device family."""
         return self.target.name
 
-    def render(self, kernel: LinearKernel, name: str | None = None) -> Source:
+    def render(self, kernel: LinearKernel, name: str | None = None, style: Style = PLAIN
+               ) -> Source:  # fmt: skip
         """Return the module of one kernel.
 
         Raises
@@ -56,7 +57,7 @@ class LLVMRenderer:
         UnsupportedError
             For what the target lacks, and for private arrays too large for a stack.
         """
-        return _module(KernelText(self.target, kernel, name or kernel.name))
+        return _module(KernelText(self.target, kernel, name or kernel.name, style))
 
     def decompositor(self) -> Callable[[Operation, DType], bool]:
         """Return a function that tells which (op, dtype) has to be decomposed beforehand."""
@@ -68,8 +69,11 @@ def _module(k: KernelText) -> Source:
     main.code(0, len(k.kernel.code))
     main.leave("ret i32 0")
     signature = "(ptr noalias %buffers, ptr noalias %vars, ptr %status)"
-    attributes = _COLD if _shares_out(k) else "#0"
-    body = main.text(f"define i32 {symbol(k.name)}{signature} {attributes} {{")
+    style = k.module.style
+    linkage, attributes = "", _COLD if _shares_out(k) else "#0"
+    if style.inlined:
+        linkage, attributes = "internal ", "alwaysinline #0"
+    body = main.text(f"define {linkage}i32 {symbol(k.name)}{signature} {attributes} {{")
     parts = [*k.module.constants, body, *k.functions]
     if k.asserts:
         parts.append(FAIL)
@@ -81,9 +85,10 @@ def _module(k: KernelText) -> Source:
 
         parts.append(NUMBER)
     parts.append("\n".join(k.module.declarations))
-    parts.append(f"attributes #0 = {{ {_attributes(k.target)} }}")
+    parts.append(f"attributes #0 = {{ {' '.join([_attributes(k.target), *style.attributes])} }}")
     if k.asserts or k.stops:
-        parts.append("attributes #1 = { nounwind noinline cold optnone }")
+        inlining = "alwaysinline cold" if style.inlined_failure else "noinline cold optnone"
+        parts.append(f"attributes #1 = {{ nounwind {inlining} }}")
     if k.module.prints:
         parts.append("attributes #2 = { nounwind noinline }")
     if attributes == _COLD:

@@ -245,7 +245,8 @@ class Function(FunctionWriter):
         self.lines[region.phi] += f"{self.block} ]"
         self.put(f"{name}.next = add nuw nsw i64 {name}, 1")
         more = self.new(f"icmp slt i64 {name}.next, {region.other}")
-        self.put(f"br i1 {more}, label %{region.head}, label %{region.after}")
+        back = self.module.loop_end()
+        self.put(f"br i1 {more}, label %{region.head}, label %{region.after}{back}")
         self.begin(region.after)
 
     def region(self, inst: li.Loop, position: int) -> int:
@@ -354,7 +355,7 @@ class Function(FunctionWriter):
         if isinstance(region.inst, li.WhileBegin) and region.inst.endless:
             self._stop_if_asked(region.head)
         else:
-            self.put(f"br label %{region.head}")
+            self.put(f"br label %{region.head}{self.module.loop_end()}")
         self.begin(region.after)
 
     def _stop_if_asked(self, head: str) -> None:

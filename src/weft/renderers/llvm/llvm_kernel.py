@@ -8,6 +8,7 @@ from weft.ir import linear as li
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
+from weft.renderers.base import Style
 from weft.renderers.llvm.llvm_memory import Memories
 from weft.renderers.llvm.llvm_types import Module
 from weft.target import Target
@@ -33,9 +34,9 @@ class KernelText:
         Whether there are loops that an interrupt may stop.
     """
 
-    def __init__(self, target: Target, kernel: LinearKernel, name: str) -> None:
+    def __init__(self, target: Target, kernel: LinearKernel, name: str, style: Style) -> None:
         self.target, self.kernel, self.name = target, kernel, name
-        self.module = Module(target, kernel.meta.fastmath, kernel.meta.kind != "custom")
+        self.module = Module(target, kernel.meta.fastmath, kernel.meta.kind != "custom", style)
         self.memories = Memories(self.module, kernel)
         self.functions: list[str] = []
         self.asserts = self.stops = False

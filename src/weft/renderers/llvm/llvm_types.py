@@ -10,7 +10,7 @@ from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.linear import Value
-from weft.renderers.base import encode_float
+from weft.renderers.base import Style, encode_float
 from weft.target import Target
 
 __all__ = ["FunctionWriter", "Module", "constant", "element", "splat", "stored", "vector"]
@@ -90,8 +90,8 @@ class Module:
         Whether LLVM may be kept from looking where an address comes from: it would make no vectors.
     """
 
-    def __init__(self, target: Target, fastmath: bool, hides: bool) -> None:
-        self.target, self.hides = target, hides
+    def __init__(self, target: Target, fastmath: bool, hides: bool, style: Style) -> None:
+        self.target, self.hides, self.style = target, hides, style
         self.flags = "reassoc contract " if fastmath else ""
         self.literals: dict[int, str] = {}
         self.numbers: dict[int, Any] = {}
@@ -111,6 +111,14 @@ class Module:
         """Add a metadata node and return its reference."""
         self.metadata.append(f"!{len(self.metadata)} = {body}")
         return f"!{len(self.metadata) - 1}"
+
+    def loop_end(self) -> str:
+        """Return what follows the branch back to the head of a loop: a comma and metadata."""
+        if not self.style.loop_bytes:
+            return ""
+        align = self.shared(f'!{{!"llvm.loop.align", i32 {self.style.loop_bytes}}}')
+        own = f"!{len(self.metadata)}"
+        return f", !llvm.loop {self.node(f'distinct !{{{own}, {align}}}')}"
 
     def shared(self, body: str) -> str:
         """Return the reference of a metadata node that all its users share."""

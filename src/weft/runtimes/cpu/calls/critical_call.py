@@ -1,4 +1,4 @@
-"""Calls of critical functions from Python as LLVM IR text: objects taken apart, results made.
+"""Calls of critical functions from Python as LLVM IR: objects taken apart, results made.
 
 ``weft_call(self, args, nargsf, kwnames)`` is of the vectorcall protocol. Arguments of another type
 or layout than the function was compiled for go to the function at ``weft_next``, whose last one is
@@ -22,8 +22,8 @@ from weft.runtimes.cpu.calls.critical_ir import (
     Struct,
     Word,
     bare_type,
-    c_type,
     frame,
+    passed,
 )
 from weft.runtimes.cpu.common.emitter import Code, Module, Value
 
@@ -40,7 +40,7 @@ class _Call(Code):
                          "nounwind align 64")  # fmt: skip
         self.weights = ", !prof !0"
         self.late: list[tuple[Array, Value]] = []  # arrays, whose memory is looked up last
-        self.given: list[str | int] = []  # what the function is given; a number is that of an array
+        self.given: list[Value | int] = []  # what it is given; a number is that of an array
         self.owned: list[Value] = []
         self.kinds: list[type] = []
         self.names: list[str] = []
@@ -66,7 +66,7 @@ class _Call(Code):
             value = (self.real(d, thing, param.exact) if d.is_float else
                      py.truth(self, thing).cast("zext", "i8") if d.is_bool else
                      self.whole(d, thing))
-            self.given.append(f"{c_type(d)} {value.text}")
+            self.given.append(passed(value, d))
         elif isinstance(param, Array):
             self.need(py.is_a(self, thing, "weft_array_type"))
             self.given.append(len(self.late))
@@ -110,18 +110,18 @@ class _Call(Code):
         self.need((found >= int(d.min)) & (found <= int(d.max)))
         return found.cast("trunc", f"i{d.bits}")
 
-    def memory(self, param: Array, thing: Value) -> list[str]:
+    def memory(self, param: Array, thing: Value) -> list[Value]:
         """Return address and sizes of an array."""
         same = self.load(thing, "array.descr").eq(self.symbol(f"weft_dtype_{param.dtype.text}"))
         self.need(same & self.load(thing, "array.nd", "i32").eq(len(param.shape)))
         wanted = self.module.layout["array.good"] | (_WRITEABLE if param.written else 0)
         self.need((self.load(thing, "array.flags", "i32") & wanted).eq(wanted))
-        found = [f"ptr {self.load(thing, 'array.data').text}"]
+        found = [self.load(thing, "array.data")]
         sizes = self.load(thing, "array.dimensions")
         for k, known in enumerate(param.shape):
             size = self.word(sizes, k)
             if known is None:
-                found.append(f"i64 {size.text}")
+                found.append(size)
             else:
                 self.need(size.eq(known))
         return found
@@ -205,10 +205,8 @@ def call_module(name: str, params: Mapping[str, Param], words: Sequence[Word], r
     layout
         Where members lie in objects; None to leave out the call from Python.
     """
-    kinds = ", ".join([*(c_type(w.dtype) for w in words), *["ptr"] * (nresults + 1)])
     m = Module(layout)
-    m.include(f"declare i32 @{name}({kinds})")
-    m.include(frame(name, words, nresults))
+    frame(m, name, words, nresults)
     if layout is None:
         return Caller(m.text, [], [], [], [])
     m.hold("weft_next", "global ptr null")
@@ -227,10 +225,9 @@ def _write(c: _Call, name: str, params: list[Param], result: Param, nresults: in
     for k, param in enumerate(params):
         c.take(param, c.word(args, k, "ptr"))
     looked_up = [c.memory(param, thing) for param, thing in c.late]
-    given = [text for item in c.given
-             for text in ([item] if isinstance(item, str) else looked_up[item])]
-    given += [f"ptr {place.text}" for place in (*places, failure)]
-    code = c.new(f"call i32 @{name}({', '.join(given)})", "i32")
+    given = [value for item in c.given
+             for value in ([item] if isinstance(item, Value) else looked_up[item])]
+    code = c.call(name, *given, *places, failure, returns="i32")
     c.need(code.eq(0), "bad")
     made = c.give(result, places[::-1])
     c.release()

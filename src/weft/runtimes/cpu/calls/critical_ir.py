@@ -1,4 +1,4 @@
-"""Critical functions as LLVM IR text: the body of the kernel inside of one C function.
+"""Critical functions as LLVM IR: the body of the kernel inside of one C function.
 
 ``int32_t NAME(arguments, results, failure *)`` is what is proved, saved and called. Calls from
 Python (`weft.runtimes.cpu.calls.critical_call`) are no part of the proof, nor is ``weft_frame(ptr
@@ -8,15 +8,20 @@ words.
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Final, NamedTuple
 
+from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
+from weft.runtimes.cpu.common.emitter import Module, Value
 
 __all__ = [
     "BODY", "FAILURE", "NULL", "Array", "Param", "Scalar", "Struct", "Word", "bare_type", "c_type",
-    "core_module", "frame", "is_native", "words_of",
+    "core_module", "frame", "is_native", "passed", "words_of",
 ]  # fmt: skip
 
 FAILURE: Final = "{ i32, i32, i32, i32, i64, i64 }"  # code, -, check, -, value, bound
@@ -125,13 +130,13 @@ def _head(words: Sequence[Word], nresults: int) -> str:
 
 
 def core_module(body: str, name: str, words: Sequence[Word], nresults: int,
-                variables: Sequence[str], *, inline: bool, nulls: bool) -> str:  # fmt: skip
+                variables: Sequence[str], *, nulls: bool) -> str:  # fmt: skip
     """Return the module of the function itself.
 
     Parameters
     ----------
     body
-        The module of the kernel, whose symbol is `BODY`.
+        The module of the kernel, whose symbol is `BODY`, rendered to become a part of its caller.
     name
         Symbol of the function.
     words
@@ -140,69 +145,58 @@ def core_module(body: str, name: str, words: Sequence[Word], nresults: int,
         How many results there are: the kernel's memories behind those of `words`.
     variables
         The kernel's variables, in order.
-    inline
-        Whether what reports a failure is inlined, too.
     nulls
         Whether it looks at addresses before it uses them, and returns `NULL` for one that is 0.
+
+    Raises
+    ------
+    VerifyError
+        If the body would stay a function of its own, or has no attributes for its caller.
     """
-    body = body.replace(f"define i32 @{BODY}(", f"define internal i32 @{BODY}(", 1)
-    body = body.replace(") #0 {", ") alwaysinline #0 {", 1)
-    body = body.replace("attributes #0 = { nounwind ",
-                        'attributes #0 = { nounwind "no-jump-tables"="true" ', 1)
-    if inline:
-        body = body.replace("noinline cold optnone }", "alwaysinline cold }", 1)
-    by_name = {w.name: k for k, w in enumerate(words)}
-    memories = [k for k, w in enumerate(words) if w.memory >= 0]
-    addresses = [f"%a{k}" for k in memories] + [f"%r{k}" for k in range(nresults)]
-    rows = [f"define i32 @{name}({_head(words, nresults)}) #0 align 64 {{", "entry:",
-            f"  %buffers = alloca [{max(len(addresses), 1)} x ptr]",
-            f"  %vars = alloca [{max(len(variables), 1)} x i64]", f"  %own = alloca {FAILURE}"]
+    for expected in (rf"^define internal i32 @{re.escape(BODY)}\(.*\) alwaysinline #0 ",
+                     r"^attributes #0 = .*nounwind"):  # fmt: skip
+        if not re.search(expected, body, re.MULTILINE):
+            raise VerifyError("critical", found="another text of the kernel", expected=expected)
+    m = Module()
+    m.include(body, **{BODY: "i32"})
+    c = m.define(f"i32 @{name}({_head(words, nresults)}) #0 align 64")
+    given, failure = dict(zip([w.name for w in words], c.params, strict=False)), c.params[-1]
+    addresses = [a for w, a in zip(words, c.params, strict=False) if w.memory >= 0]
+    addresses += c.params[len(words) : -1]
+    buffers = c.alloca(f"[{max(len(addresses), 1)} x ptr]")
+    values, own = c.alloca(f"[{max(len(variables), 1)} x i64]"), c.alloca(FAILURE)
     if nulls and addresses:
-        rows += [f"  %null{k} = icmp eq ptr {a}, null" for k, a in enumerate(addresses)]
-        rows.append("  %any0 = or i1 false, %null0")
-        rows += [f"  %any{k} = or i1 %any{k - 1}, %null{k}" for k in range(1, len(addresses))]
-        rows += [f"  br i1 %any{len(addresses) - 1}, label %absent, label %begin", "absent:",
-                 f"  ret i32 {NULL}", "begin:"]
-    rows += ["  %silent = icmp eq ptr %failure, null",
-             "  %status = select i1 %silent, ptr %own, ptr %failure", "  store i32 0, ptr %status"]
+        with c.when(reduce(operator.or_, [address.eq(None) for address in addresses])):
+            c.ret(NULL, "i32")
+    status = c.select(failure.eq(None), own, failure)
+    c.store(status, 0, 0, "i32")
     for k, address in enumerate(addresses):
-        rows += [f"  %b{k} = getelementptr ptr, ptr %buffers, i64 {k}",
-                 f"  store ptr {address}, ptr %b{k}"]
+        c.put(buffers, k, address)
+    signed = {w.name: w.dtype is not None and w.dtype.kind == "i" for w in words}
     for k, variable in enumerate(variables):
-        at = by_name[variable]
-        rows += _widen(f"%a{at}", words[at].dtype, f"%v{k}")
-        rows += [f"  %v{k}.at = getelementptr i64, ptr %vars, i64 {k}",
-                 f"  store i64 %v{k}, ptr %v{k}.at"]
-    rows += [f"  %code = call i32 @{BODY}(ptr %buffers, ptr %vars, ptr %status)",
-             "  ret i32 %code", "}"]
-    return body + "\n" + "\n".join(rows) + "\n"
+        c.put(values, k, _widened(given[variable], signed[variable]))
+    c.ret(c.call(BODY, buffers, values, status))
+    return m.text
 
 
-def _widen(value: str, d: DType | None, name: str) -> list[str]:
-    """Return the rows that make a variable of 64 bits of an argument."""
-    assert d is not None
-    kind = bare_type(d)
-    if kind == "double":
-        return [f"  {name} = bitcast double {value} to i64"]
-    if kind == "float":
-        return [f"  {name}.b = bitcast float {value} to i32",
-                f"  {name} = zext i32 {name}.b to i64"]
-    if kind == "i64":
-        return [f"  {name} = add i64 {value}, 0"]
-    return [f"  {name} = {'sext' if d.kind == 'i' else 'zext'} {kind} {value} to i64"]
+def _widened(value: Value, signed: bool) -> Value:
+    """Return an argument as a variable of 64 bits."""
+    if value.type == "double":
+        return value.cast("bitcast", "i64")
+    if value.type == "float":
+        return value.cast("bitcast", "i32").cast("zext", "i64")
+    return value if value.type == "i64" else value.cast("sext" if signed else "zext", "i64")
 
 
-def frame(name: str, words: Sequence[Word], nresults: int) -> str:
-    """Return the function that takes its arguments from words."""
-    rows = ["define i32 @weft_frame(ptr %words, ptr %results, ptr %failure) nounwind {"]
-    given = []
-    for k, word in enumerate(words):
-        rows += [f"  %w{k} = getelementptr i64, ptr %words, i64 {k}",
-                 f"  %a{k} = load {bare_type(word.dtype)}, ptr %w{k}"]
-        given.append(f"{c_type(word.dtype)} %a{k}")
-    for k in range(nresults):
-        rows.append(f"  %r{k} = getelementptr i64, ptr %results, i64 {k}")
-        given.append(f"ptr %r{k}")
-    rows += [f"  %code = call i32 @{name}({', '.join([*given, 'ptr %failure'])})",
-             "  ret i32 %code", "}"]
-    return "\n".join(rows)
+def frame(m: Module, name: str, words: Sequence[Word], nresults: int) -> None:
+    """Write the function that takes its arguments from words."""
+    c = m.define("i32 @weft_frame(ptr %words, ptr %results, ptr %failure) nounwind")
+    table, results, failure = c.params
+    given = [passed(c.word(table, k, bare_type(w.dtype)), w.dtype) for k, w in enumerate(words)]
+    places = [c.at(results, k, "i64") for k in range(nresults)]
+    c.ret(c.call(name, *given, *places, failure, returns="i32"))
+
+
+def passed(value: Value, d: DType | None) -> Value:
+    """Return a value as an argument, which C widens."""
+    return Value(value.code, value.text, c_type(d))
