@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from weft.backends import cpu
 from weft.compilers import c
+from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import linear as li
@@ -19,6 +20,7 @@ from weft.ir.interpret.interpret import run_linear
 from weft.ir.op import Op
 from weft.ir.stmt import Memory
 from weft.ir.verify.verify_linear import verify_linear
+from weft.renderers.base import Style
 from weft.renderers.cstyle.c.renderer import CRenderer
 from weft.renderers.cstyle.c.target import c_target
 from weft.renderers.cstyle.split import split_vectors
@@ -144,6 +146,14 @@ def test_B7_register_tiles_are_variables(compiler, rng):
     assert not re.search(r"(tile|ones)\[", text)
     agree(kernel, [rng.random(16, np.float32), rng.random(8, np.float32),
                    np.zeros(40, np.float32)], compiler)
+
+
+def test_styles_change_no_text_and_kernels_for_inlining_are_refused():
+    renderer, kernel = CRenderer(DESCRIBED), square(False)
+    plain = renderer.render(kernel)
+    assert renderer.render(kernel, None, Style(attributes=("optsize",), loop_bytes=32)) == plain
+    with pytest.raises(UnsupportedError, match="own module"):
+        renderer.render(kernel, None, Style(inlined=True))
 
 
 def test_array_of_two_lengths_stays_an_array():

@@ -24,7 +24,7 @@ from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Memory
 from weft.renderers import ranges
-from weft.renderers.base import Source
+from weft.renderers.base import PLAIN, Source, Style
 from weft.renderers.cstyle.context import Row
 from weft.renderers.cstyle.operations import ROWS
 from weft.renderers.cstyle.text import (
@@ -452,14 +452,20 @@ class CStyleRenderer:
         """Name of the device family."""
         return self.target.name
 
-    def render(self, kernel: LinearKernel, name: str | None = None) -> Source:
+    def render(self, kernel: LinearKernel, name: str | None = None, style: Style = PLAIN
+               ) -> Source:  # fmt: skip
         """Return the source of one kernel.
+
+        Of a style, what only asks for faster or smaller code is left to the compiler's pipeline.
 
         Raises
         ------
         UnsupportedError
             For what the language or the target lacks.
         """
+        if style.inlined:
+            raise UnsupportedError("render", found="a kernel for a caller in its own module",
+                                   expected=f"a function of its own, in {self.LANGUAGE}")
         writer = self.WRITER(self.target, self.prepared(kernel), name or kernel.name)
         text = writer.source()
         return Source(self.LANGUAGE, name or kernel.name, text, tuple(writer.imports))
