@@ -42,6 +42,20 @@ def _tiles() -> str:
     return cpu.tiles_state()
 
 
+def _compiles(*names: str) -> Callable[[], str]:
+    """Return a probe: why none of some C compilers serves, empty if one does."""
+    def reason() -> str:
+        if absent := _module("llvmlite")():
+            return absent
+        from weft.backends import cpu
+        from weft.compilers.c import missing
+        from weft.renderers.cstyle.c.target import c_target
+
+        return missing(c_target(cpu.host_target()), names)
+
+    return reason
+
+
 def browser():
     """Return the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser")
@@ -50,6 +64,9 @@ def browser():
 # capability -> probe
 CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu": _module("llvmlite"),
+    "cpu/c": _compiles(),
+    "clang": _compiles("clang-11", "clang"),
+    "gcc": _compiles("gcc"),
     "torch": _module("torch"),
     "sklearn": _module("sklearn"),
     "matplotlib": _module("matplotlib"),

@@ -69,6 +69,8 @@ def pytest_collection_modifyitems(config, items):
     deselect(config, items, {item for item in items if _lacks(item)})
     if config.getoption("--tier") == "fast":
         deselect(config, items, tiers.left_out(items, GRID_SEED))
+    else:
+        deselect(config, items, tiers.left_out_of_full(items, GRID_SEED))
 
 
 def pytest_collection_finish(session):

@@ -52,6 +52,18 @@ def test_a_share_of_each_module_in_some_folders():
             assert sum(f"{room}/test_{m}" in name for name in names) == number
 
 
+def test_devices_that_take_long_have_a_share_in_the_full_tier():
+    items = [Item(f"a.py::test_x[{d}-{k}]") for d in ("cpu", "far", "cpu/c") for k in range(30)]
+    for item in items:
+        name = item.nodeid.partition("[")[2].rpartition("-")[0]
+        item.callspec = SimpleNamespace(params={"device": name})
+    dropped = tiers.left_out_of_full(items, "0")
+    assert {item.callspec.params["device"] for item in dropped} == {"cpu/c"}
+    assert len(dropped) == 20
+    assert {item for seed in range(60) for item in items
+            if item not in tiers.left_out_of_full(items, str(seed))} == set(items)
+
+
 def test_rows_of_a_loop_are_chosen_in_the_same_way():
     rows = [f"row {k}" for k in range(40)]
     choices = [tiers.some_of(rows, str(seed)) for seed in range(200)]

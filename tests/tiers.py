@@ -7,6 +7,9 @@ compiler or have hundreds of rows for one path, it takes a share as of a grid; s
 module runs on further devices. Tests marked ``slow`` it leaves to the full tier. Which tests it
 takes follows from the commit, so that all of them run as commits go by; WEFT_GRID_SEED repeats a
 choice. A loop inside of one test takes a tenth of its rows by the fixture ``tier_rows``.
+
+The full tier takes everything but rows of the devices of SHARED, which take long for each: of these
+it takes a share by the same choice.
 """
 
 import hashlib
@@ -17,6 +20,8 @@ from pathlib import Path
 TIERS = ("fast", "full")
 SHARE = 10  # one row of a grid in so many
 FIRST = "cpu"  # the device on which the fast tier runs every test that takes one
+# Devices whose every kernel starts a program, of whose tests one in so many runs in the full tier.
+SHARED = {"cpu/c": 3}
 # Folders of which one test of each module in so many runs.
 SAMPLED = {
     **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tuning"), 10),
@@ -61,6 +66,15 @@ def left_out(items, seed):
     return dropped
 
 
+def left_out_of_full(items, seed):
+    """Return the items of a collection that not even the full tier runs, see `left_out`."""
+    dropped = set()
+    for device, share in SHARED.items():
+        rows = [item for item in items if _device(item) == device]
+        dropped.update(set(rows).difference(some_of(rows, seed, lambda item: item.nodeid, share)))
+    return dropped
+
+
 def some_of(rows, seed, name=str, share=SHARE):
     """Return one in `share` of some rows, and one at least, in the order in which they come."""
     chosen = sorted(rows, key=lambda row: hashlib.sha256(f"{seed} {name(row)}".encode()).digest())
@@ -68,11 +82,17 @@ def some_of(rows, seed, name=str, share=SHARE):
     return [row for row in rows if name(row) in kept]
 
 
+def _device(item):
+    """Return the device that a test runs on by its fixture, None for most tests."""
+    device = item.callspec.params.get("device") if hasattr(item, "callspec") else None
+    return device if isinstance(device, str) else None
+
+
 def _grid(item):
     """Return the name of the grid that a test belongs to and its share; None for most tests."""
     module = item.nodeid.partition("::")[0]
-    device = item.callspec.params.get("device") if hasattr(item, "callspec") else None
-    if isinstance(device, str) and device != FIRST:
+    device = _device(item)
+    if device not in (None, FIRST):
         return f"{module} on {device}", SHARE
     found = next(item.iter_markers_with_node("grid"), None)
     if found:

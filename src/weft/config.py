@@ -13,6 +13,8 @@ value that cannot be understood is a `ParseError` that names the key; it is neve
 ``WEFT_CONFIG``                        config file instead of the user's own
 ``WEFT_BACKEND_NAME``                  1 or 0: enable or disable a backend
 ``WEFT_BACKEND_NAME_IDS``              the device ids that it may use: ``0,2``
+``WEFT_CC``                            C compilers of ``cpu/c``, tried in order, each a name on
+                                       PATH or a whole path: ``clang-15,gcc``
 ``WEFT_AMX``                           0: leave the tile registers of the processor alone
 ``WEFT_SPLIT_FLOAT32``                 0: leave them alone in products of float32
 ``WEFT_CHECK``                         1: compare every result with the plainest interpretation
@@ -187,7 +189,8 @@ class AutotuneConfig(_Record):
         )
 
 
-_FILE_KEYS = frozenset({"autotune", "backends", "pack_weights", "tiered", "tune", "tune_seconds"})
+_FILE_KEYS = frozenset({"autotune", "backends", "cc", "pack_weights", "tiered", "tune",
+                        "tune_seconds"})  # fmt: skip
 _AUTOTUNE_KEYS = frozenset(AutotuneConfig.__slots__)
 _BACKEND_KEYS = frozenset(BackendConfig.__slots__)
 
@@ -234,6 +237,8 @@ class Config(_Record):
         Time that the search for one kernel may take.
     backends
         Settings of the backends that the user mentioned; ask `backend` for any name.
+    cc
+        C compilers of ``cpu/c`` in the order in which they are tried, none for the usual ones.
     """
 
     __slots__ = (
@@ -241,6 +246,7 @@ class Config(_Record):
         "autotune",
         "backends",
         "cache_dir",
+        "cc",
         "check",
         "debug",
         "device",
@@ -272,6 +278,7 @@ class Config(_Record):
     check: bool
     poison: str
     guard: str
+    cc: tuple[str, ...]
 
     def __init__(
         self,
@@ -292,6 +299,7 @@ class Config(_Record):
         check: bool = False,
         poison: str = "",
         guard: str = "",
+        cc: tuple[str, ...] = (),
     ) -> None:
         threads = None if num_threads is None else settings.integer("num_threads", num_threads, 1)
         self._init(
@@ -312,6 +320,7 @@ class Config(_Record):
             check=settings.boolean("check", check),
             poison=settings.poison("poison", poison),
             guard=settings.guard("guard", guard),
+            cc=settings.programs("cc", cc),
         )
 
     @property
@@ -350,6 +359,8 @@ class Config(_Record):
             check=bool(env.get("WEFT_CHECK")) and settings.env_boolean(env, "WEFT_CHECK"),
             poison=settings.poison("WEFT_POISON", env.get("WEFT_POISON", "")),
             guard=settings.guard("WEFT_GUARD", env.get("WEFT_GUARD", "")),
+            cc=(settings.programs("WEFT_CC", settings.words(env["WEFT_CC"]))
+                if env.get("WEFT_CC") else settings.programs("cc", file.get("cc", []))),
             amx=not env.get("WEFT_AMX") or settings.env_boolean(env, "WEFT_AMX"),
             split_float32=(not env.get("WEFT_SPLIT_FLOAT32")
                            or settings.env_boolean(env, "WEFT_SPLIT_FLOAT32")),

@@ -24,6 +24,7 @@ __all__ = [
     "integer",
     "known",
     "poison",
+    "programs",
     "read_file",
     "sanitize",
     "words",
@@ -153,6 +154,13 @@ def ids(key: str, value: object) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise ParseError(key, found=repr(list(found)), expected="each device id once")
     return found
+
+
+def programs(key: str, value: object) -> tuple[str, ...]:
+    """Return names of programs, or whole paths, in order."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
+        raise ParseError(key, found=repr(value), expected="a list of names or paths of programs")
+    return tuple(value)
 
 
 def sanitize(key: str, value: str) -> str:

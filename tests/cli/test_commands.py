@@ -5,6 +5,7 @@ import re
 import pytest
 from commands import weft
 
+from capabilities import missing
 from weft.config import VERSION
 
 SCRIPT = """\
@@ -66,7 +67,9 @@ def test_devices():
     assert not err
     header, *rows = out.splitlines()
     assert header.split() == ["device", "state", "what"]
-    (cpu,) = [r for r in rows if r.startswith("cpu")]
+    (cpu,) = [r for r in rows if r.startswith("cpu ")]
+    (of_c,) = [r for r in rows if r.startswith("cpu/c ")]
+    assert of_c.split()[1] == ("absent" if missing("cpu/c") else "ready")
     assert "ready" in cpu
     assert "cores" in cpu
     rows = [r for r in rows if not r.startswith(" ")]  # what a device goes on to say

@@ -7,9 +7,9 @@ import far_devices
 import weft
 
 
-@pytest.fixture(params=DEVICES)
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.requires(capability))
+                        for name, capability in DEVICES.items()])  # fmt: skip
 def device(request):
-    request.applymarker(pytest.mark.requires(DEVICES[request.param]))
     if request.param == "cpu":
         yield Device("cpu")
         return

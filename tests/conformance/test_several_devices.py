@@ -17,16 +17,16 @@ def _devices():
     far_devices.register()
 
 
-def drawn(pick, length):
+def drawn(pick, length, places=PLACES):
     """Return a program as steps: ``(kind, operands)``, of which each defines a value.
 
     Values are integers, as exact in whatever order they are added up.
     """
-    steps = [("input", pick.choice(PLACES)) for _ in range(pick.randint(1, 4))]
+    steps = [("input", pick.choice(places)) for _ in range(pick.randint(1, 4))]
     for _ in range(length):
         kind = pick.choice(("to", "to", "add", "mul", "sum", "reshape", "number", "where"))
         operands = [pick.randrange(len(steps)) for _ in range(2)]
-        steps.append((kind, operands, pick.choice(PLACES)))
+        steps.append((kind, operands, pick.choice(places)))
     return steps
 
 
@@ -64,8 +64,18 @@ def inputs_of(steps, rng):
 
 @pytest.mark.parametrize("number", range(12))
 def test_drawn_programs(number, rng, seed):
+    check(number, rng, seed, PLACES)
+
+
+@pytest.mark.requires("cpu/c")
+@pytest.mark.parametrize("number", range(4))
+def test_drawn_programs_with_kernels_in_c(number, rng, seed):
+    check(number, rng, seed, ("cpu", "cpu/c", "late:1"))
+
+
+def check(number, rng, seed, places):
     pick = random.Random(f"{seed} {number}")
-    steps = drawn(pick, pick.choice((4, 8, 16)))
+    steps = drawn(pick, pick.choice((4, 8, 16)), places)
     ours, plain = run(steps, inputs_of(steps, rng))
     results = sorted(pick.sample(range(len(ours)), min(len(ours), pick.randint(1, 4))))
     weft.realize(*(ours[i] for i in results))

@@ -16,6 +16,7 @@ from weft.ir.linear import (
     LoadInst,
     Loop,
     StoreInst,
+    Value,
 )
 from weft.ir.op import Op
 from weft.ir.stmt import Memory, Meta
@@ -37,6 +38,37 @@ class Status(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int32) for name in ("code", "kernel", "statement", "pad")] + [
         (name, ctypes.c_int64) for name in ("index", "bound")
     ]
+
+
+class Code(LinearBuilder):
+    """A builder with one-word methods."""
+
+    def i(self, value):
+        return self.const(value, dt.int64)
+
+    def op(self, op, *args, dtype=None, attr=None, lanes=None):
+        kind = dt.bool_ if op.result == "bool" else dtype or args[-1].dtype
+        return self.compute(op, kind, lanes or args[0].lanes, args, attr)
+
+    def load(self, mem, offset, lanes=1, **rest):
+        value = self.value(mem.name, mem.dtype, lanes)
+        self.emit(LoadInst(value, mem, offset, **rest))
+        return value
+
+    def store(self, mem, offset, value, **rest):
+        self.emit(StoreInst(mem, offset, value, **rest))
+
+    def loop(self, extent, kind="serial"):
+        var = self.value("i", dt.int64)
+        self.emit(Loop(var, extent if isinstance(extent, Value) else self.i(extent), kind))
+        return var
+
+    def end(self, kind=EndLoop):
+        self.emit(kind())
+
+    def kernel(self, *params, variables=(), messages=(), **meta):
+        return LinearKernel("k", params, variables, tuple(self.code), messages,
+                            Meta(**{"kind": "elementwise", **meta}))  # fmt: skip
 
 
 def load(kernel, target=None, pipeline="short"):

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from compiled import Status, elementwise, load, memory, run
+from compiled import Code, Status, elementwise, load, memory, run
 
 from weft.backends import cpu
 from weft.compilers.llvm import compiler, session
@@ -14,43 +14,11 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import linear as li
 from weft.ir.interpret.interpret import run_linear
-from weft.ir.linear import LinearBuilder, LinearKernel
 from weft.ir.op import Op
 from weft.ir.stmt import Memory, Meta
 from weft.renderers.base import Style
 
 I64, F32, BOOL = dt.int64, dt.float32, dt.bool_
-
-
-class Code(LinearBuilder):
-    """A builder with one-word methods."""
-
-    def i(self, value):
-        return self.const(value, I64)
-
-    def op(self, op, *args, dtype=None, attr=None, lanes=None):
-        kind = BOOL if op.result == "bool" else dtype or args[-1].dtype
-        return self.compute(op, kind, lanes or args[0].lanes, args, attr)
-
-    def load(self, mem, offset, lanes=1, **rest):
-        value = self.value(mem.name, mem.dtype, lanes)
-        self.emit(li.LoadInst(value, mem, offset, **rest))
-        return value
-
-    def store(self, mem, offset, value, **rest):
-        self.emit(li.StoreInst(mem, offset, value, **rest))
-
-    def loop(self, extent, kind="serial"):
-        var = self.value("i", I64)
-        self.emit(li.Loop(var, extent if isinstance(extent, li.Value) else self.i(extent), kind))
-        return var
-
-    def end(self, kind=li.EndLoop):
-        self.emit(kind())
-
-    def kernel(self, *params, variables=(), messages=(), **meta):
-        return LinearKernel("k", params, variables, tuple(self.code), messages,
-                            Meta(**{"kind": "elementwise", **meta}))  # fmt: skip
 
 
 def agree(kernel, arrays, variables=(), **options):
@@ -226,7 +194,7 @@ def test_a_load_of_no_lane_reads_nothing_into_a_shuffle(d, lanes, fill):
     mask = b.op(Op.BROADCAST, b.op(Op.LT, b.i(0), i), lanes=lanes)
     halves = [b.load(x, b.op(Op.ADD, at, b.i(n)), lanes, mask=mask) for n in (0, lanes)]
     even = "_".join(str(2 * n) for n in range(lanes))
-    picked = b.compute(Op.SHUFFLE, d, lanes, halves, even)
+    picked = b.compute(Op.SHUFFLE, d, lanes, tuple(halves), even)
     chosen = b.op(Op.WHERE, mask, picked, b.const(d.numpy.type(fill).item(), d, lanes))
     b.store(y, b.op(Op.MUL, i, b.i(lanes)), chosen)
     b.end()

@@ -1,4 +1,8 @@
-"""The host CPU: its target as LLVM, the operating system and cpuid describe it."""
+"""The host CPU: its target as LLVM, the operating system and cpuid describe it.
+
+The pair ``llvm`` is the host itself. The pair ``c``, whose kernels the C compiler of the system
+makes, is a device with memory of its own (`weft.backends.cpu_c`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import platform
 import sys
 from functools import lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from weft.backends.registry import Backend
@@ -310,8 +315,23 @@ def _compiler() -> LLVMCompiler:
     return llvm.compiler()
 
 
+def _of_c() -> ModuleType:
+    """Return the module of the pair ``c``, which most processes never need."""
+    with importing:
+        from weft.backends import cpu_c
+
+    return cpu_c
+
+
+def _is_c(pair: str) -> bool:
+    return pair == "c"
+
+
 BACKEND: Final = Backend(
-    "cpu", ("llvm",), probe, lambda: 1, lambda ordinal, pair: host_target(),
-    lambda target, pair: renderer(target), lambda target, pair: _compiler(),
-    lambda ordinal, pair: runtime(), is_native=True, prepare=prepare,
+    "cpu", ("llvm", "c"), probe, lambda: 1,
+    lambda ordinal, pair: _of_c().target() if _is_c(pair) else host_target(),
+    lambda target, pair: _of_c().renderer(target) if _is_c(pair) else renderer(target),
+    lambda target, pair: _of_c().compiler(target) if _is_c(pair) else _compiler(),
+    lambda ordinal, pair: _of_c().runtime() if _is_c(pair) else runtime(),
+    is_native=True, prepare=prepare, missing=lambda pair: _of_c().missing(),
 )  # fmt: skip

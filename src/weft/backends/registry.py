@@ -35,8 +35,10 @@ __all__ = [
     "families",
     "generation",
     "lookup",
+    "more_pairs",
     "parse",
     "probe",
+    "probe_pair",
     "register",
     "reset",
 ]
@@ -96,9 +98,13 @@ class Backend(Record):
     open : callable
         ``(ordinal, pair) -> Device``, the runtime.
     is_native : bool
-        Whether kernels are machine code of this process, in memory of this process.
+        Whether kernels of its default pair are machine code of this process, in memory of this
+        process. Its other pairs are devices with memory of their own.
     prepare : callable, optional
         Has compiler and runtime loaded on the side.
+    missing : callable, optional
+        ``(pair) -> str``: why a pair beside the default is absent, or an empty string. It may
+        raise: that is a reason too.
     """
 
     family: str
@@ -111,6 +117,7 @@ class Backend(Record):
     open: Opener
     is_native: bool = False
     prepare: Callable[[], None] | None = None
+    missing: Callable[[str], str] | None = None
 
 
 class Found(Record):
@@ -123,7 +130,7 @@ class Found(Record):
 
 _backends: dict[str, Backend] = {}
 _broken: dict[str, str] = {}  # families whose module does not load, and why
-_probed: dict[str, Found] = {}
+_probed: dict[str, Found] = {}  # by family, or by family and pair
 _entries_read = False
 _chosen: str | None = None  # what `set_default_device` asked for
 _generation = 0
@@ -171,7 +178,8 @@ def register(new: Backend) -> None:
         _generation += 1
         _backends[new.family] = new
         _broken.pop(new.family, None)
-        _probed.pop(new.family, None)
+        for name in [n for n in _probed if n.partition("/")[0] == new.family]:
+            del _probed[name]
 
 
 def reset() -> None:
@@ -237,17 +245,63 @@ def lookup(text: str) -> tuple[Backend, DeviceName]:
                           hint="disabled in the configuration" if pair in found.pairs else None)
     if str(DeviceName(name.family, name.ordinal)) not in state.devices:
         raise DeviceError("device", found=text, expected="one of " + ", ".join(state.devices))
+    if pair != found.pairs[0]:
+        reason = probe_pair(found, pair).reason
+        if reason:
+            raise DeviceError("device", found=text, expected="a device that is there", hint=reason)
     return found, DeviceName(name.family, name.ordinal, pair)
 
 
 def _pairs(found: Backend) -> list[str]:
-    """Return the pairs of a backend that the configuration leaves enabled."""
-    return [p for p in found.pairs if config().backend(f"{found.family}/{p}").enabled]
+    """Return the pairs of a backend that the configuration leaves enabled.
+
+    There is none without the native one, by which arrays come in and go out.
+    """
+    pairs = [p for p in found.pairs if config().backend(f"{found.family}/{p}").enabled]
+    return pairs if not found.is_native or found.pairs[0] in pairs else []
 
 
 def available() -> list[Found]:
     """Return what probing says of every family, in order; it never raises and prints nothing."""
     return [probe(family) for family in families()]
+
+
+def more_pairs() -> list[Found]:
+    """Return what probing says of the pairs beside the default of families that can be used."""
+    found = []
+    for state in available():
+        if not state.reason:
+            known = backend(state.family)
+            found += [probe_pair(known, pair) for pair in known.pairs[1:]]
+    return found
+
+
+def probe_pair(found: Backend, pair: str) -> Found:
+    """Return whether a pair beside the default of a family that is there can be used.
+
+    It is asked once, and never raises.
+    """
+    name = f"{found.family}/{pair}"
+    with _lock:
+        known = _probed.get(name)
+    if known is None:
+        known = Found(name, "")
+        if pair not in _pairs(found):
+            known = Found(name, "disabled in the configuration")
+        elif found.missing is not None:
+            known = Found(name, _reason(found.missing, pair))
+        if not known.reason:
+            known = Found(name, "", tuple(f"{d}/{pair}" for d in probe(found.family).devices))
+        with _lock:
+            _probed[name] = known
+    return known
+
+
+def _reason(missing: Callable[[str], str], pair: str) -> str:
+    try:
+        return missing(pair)
+    except Exception as error:  # whatever it throws is a reason, never a failure
+        return f"{type(error).__name__}: {error}"
 
 
 def choose(name: str | None) -> None:

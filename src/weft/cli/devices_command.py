@@ -27,14 +27,17 @@ def command() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.backends import registry
+    from weft.backends import cpu_c, registry
 
     table = Table(box=None, pad_edge=False)
     for title in ("device", "state", "what"):
         table.add_column(title)
-    for found in registry.available():
+    for found in (*registry.available(), *registry.more_pairs()):
         if found.reason:
             table.add_row(found.family, "absent", found.reason)
+            continue
+        if found.family == cpu_c.NAME:
+            table.add_row(found.family, "ready", cpu_c.description())
             continue
         if found.family == "interpreter":
             table.add_row(found.family, "ready", "kernels of threads, one statement at a time")

@@ -95,8 +95,7 @@ class Context:
     @property
     def is_native(self) -> bool:
         """Whether its kernels are machine code of this process, which plans call by address."""
-        found: bool = self.backend.is_native
-        return found
+        return self.backend.is_native and self.pair == self.backend.pairs[0]
 
     @property
     def native(self) -> CpuRuntime:

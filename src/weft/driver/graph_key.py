@@ -136,7 +136,13 @@ class Structure:
 
     @property
     def is_native(self) -> bool:
-        """Whether all of it is computed on one device, by native code of this process."""
+        """Whether all of it is computed on one device, by native code of this process.
+
+        Native code leaves out what only says where values are. Where neither a leaf nor the default
+        device says it, too, queues run the graph.
+        """
+        if self.devices and self.has_copies and not any(s.device for s in self.leaves):
+            return False
         return len(self.devices) < 2 and self.context.is_native
 
     def text(self) -> str:

@@ -94,7 +94,7 @@ def test_no_device_at_all_is_an_error_that_says_why():
         weft.zeros(2)
 
 
-@pytest.mark.parametrize("name", ["cpu:7", "cpu/c", "cpu:0/c", "cuda:1", "gpu", "CPU", "", 3])
+@pytest.mark.parametrize("name", ["cpu:7", "cpu/d", "cpu:1/c", "cuda:1", "gpu", "CPU", "", 3])
 def test_devices_that_are_not_there_are_refused(name):
     x = weft.zeros(2)
     for use in (lambda: weft.tensor(1, device=name), lambda: weft.arange(3, device=name),
@@ -114,7 +114,7 @@ def test_default_device():
     weft.set_default_device("cpu/llvm")
     assert weft.get_default_device() == "cpu/llvm"
     assert weft.zeros(2).device == "cpu"
-    for name in ("cuda", "cpu:1", "cpu/c", "no such"):
+    for name in ("cuda", "cpu:1", "cpu/d", "no such"):
         with pytest.raises(DeviceError):
             weft.set_default_device(name)
     assert weft.get_default_device() == "cpu/llvm"

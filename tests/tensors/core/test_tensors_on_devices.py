@@ -11,7 +11,7 @@ from weft import nn
 from weft.errors import DeviceError, WeftError
 
 pytestmark = pytest.mark.usefixtures("compiled")
-PLACES = ("far", "late", "late:1")
+PLACES = ("far", "late", "late:1", pytest.param("cpu/c", marks=pytest.mark.requires("cpu/c")))
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def test_operations_on_two_devices_are_refused():
 
 def test_random_numbers_are_equal_on_every_device():
     found = []
-    for place in ("cpu", *PLACES):
+    for place in ("cpu", "far", "late:1", *["cpu/c"] * weft.is_available("cpu/c")):
         weft.manual_seed(5)
         found.append([weft.rand(4, device=place).numpy(),
                       weft.randn(3, 3, device=place).numpy(),
@@ -177,6 +177,29 @@ def test_saved_and_loaded(place, tmp_path, rng):
     net.load_state_dict({"weight": found, "bias": weft.zeros(4)})
     assert net.weight.device == place
     np.testing.assert_array_equal(net.weight.numpy(), array)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_values_of_the_host_under_another_default_device(place):
+    """Constants alone, and with arrays; once, and captured."""
+    weft.set_default_device(place)
+    for made in (weft.ones(4, device="cpu"), weft.arange(4, device="cpu") * 2 + 1,
+                 weft.tensor([1.0, 2.0], device="cpu") + weft.ones(2, device="cpu"),
+                 weft.ones(4, device=place).to("cpu") * weft.full((4,), 2.0, device="cpu")):
+        assert made.realize().device == "cpu"
+        assert weft.jit(lambda made=made: made + 0)().device == "cpu"
+        assert made.sum().item() in (4, 5, 8, 16)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_other_packages_get_a_copy(place):
+    x = weft.arange(4, device=place)
+    found, part = np.from_dlpack(x), np.from_dlpack(x[1:3])
+    x += 1
+    assert found.tolist() == [0, 1, 2, 3]
+    assert part.tolist() == [1, 2]
+    with pytest.raises(BufferError, match="without a copy"):
+        x.__dlpack__(copy=False)
 
 
 def test_memory_goes_back_to_its_pool():

@@ -131,7 +131,7 @@ def forget() -> None:
 
 
 def _disk_key(structure: Structure) -> str:
-    others = [context(name).fingerprint() for name in structure.devices]
+    others = [context(name).key("device") for name in structure.devices]
     return structure.context.key("plan", structure.text(), *others)
 
 

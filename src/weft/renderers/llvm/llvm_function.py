@@ -12,9 +12,9 @@ from weft.ir import linear as li
 from weft.ir.linear import Inst, Value
 from weft.ir.op import Op
 from weft.ir.stmt import Memory
+from weft.renderers import ranges
 from weft.renderers.base import NO_MEMORY, STOPPED
 from weft.renderers.llvm import llvm_memory as memory
-from weft.renderers.llvm import llvm_ranges as ranges
 from weft.renderers.llvm.llvm_failure import LAUNCH, report
 from weft.renderers.llvm.llvm_kernel import Captured, KernelText, Region, symbol
 from weft.renderers.llvm.llvm_ops import compute
@@ -210,7 +210,7 @@ class Function(FunctionWriter):
         """Write a pure instruction."""
         if not memory.displace(self, inst):
             self.define(inst.result, compute(self, inst))
-        ranges.record(self.module, inst)
+        ranges.record(self.module.ranges, inst)
         if inst.op is Op.CONST:
             self.module.numbers[inst.result.id] = inst.attr
         elif inst.op is Op.BROADCAST and inst.args[0].id in self.module.numbers:
@@ -222,7 +222,7 @@ class Function(FunctionWriter):
         region.head, region.after = self.label("loop"), self.label("end")
         before = self.block
         # Between loops that may not run LLVM would keep tiles in memory.
-        if begin == "0" and ranges.of(self.module, inst.extent)[0] > 0:
+        if begin == "0" and ranges.of(self.module.ranges, inst.extent)[0] > 0:
             self.put(f"br label %{region.head}")
         else:
             some = self.new(f"icmp slt i64 {begin}, {end}")
@@ -232,7 +232,7 @@ class Function(FunctionWriter):
         # The other arm, from the end of the body, is filled in when that is known.
         name = f"%i{inst.var.id}"
         region.other = end
-        ranges.record_loop(self.module, inst.var, inst.extent)
+        ranges.record_loop(self.module.ranges, inst.var, inst.extent)
         self.put(f"{name} = phi i64 [ {begin}, %{before} ], [ {name}.next, %")
         self.names[inst.var.id] = name
         self.open.append(region)

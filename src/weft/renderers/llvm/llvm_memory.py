@@ -10,7 +10,7 @@ from weft.ir import linear as li
 from weft.ir.linear import LinearKernel, Value
 from weft.ir.op import MATRICES, Op, Operation
 from weft.ir.stmt import Memory
-from weft.renderers.llvm import llvm_ranges as ranges
+from weft.renderers import ranges
 from weft.renderers.llvm.llvm_types import Module, splat, stored, suffix, vector
 from weft.target import STACK_BYTES
 
@@ -217,7 +217,7 @@ def address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bo
     """
     if offset.id in w.displaced:
         start, distance = w.displaced[offset.id]
-        within = inside and distance >= 0 and ranges.of(w.module, start)[0] >= 0
+        within = inside and distance >= 0 and ranges.of(w.module.ranges, start)[0] >= 0
         first = address(w, mem, base, start, within)
         if first != base and w.module.hides:
             first = _hidden(w, first)

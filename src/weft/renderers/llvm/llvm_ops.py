@@ -10,7 +10,7 @@ from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op, Operation
-from weft.renderers.llvm import llvm_ranges as ranges
+from weft.renderers import ranges
 from weft.renderers.llvm.llvm_convert import cast
 from weft.renderers.llvm.llvm_lanes import EXTREMES, fenced, half, reverse, shuffle, slide
 from weft.renderers.llvm.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
@@ -161,8 +161,8 @@ def _division(result: str) -> Row:
         known = _number(w, y)
         is_shift = known is not None and known > 0 and known & (known - 1) == 0
         if d is dt.int64 and not is_shift:
-            low, high = ranges.of(w.module, x)
-            least, most = ranges.of(w.module, y)
+            low, high = ranges.of(w.module.ranges, x)
+            least, most = ranges.of(w.module.ranges, y)
             exact = max(-low, high, -least, most) < _EXACT
             if lanes > 1 and exact and known is None and _converts(w):
                 return _by_floats(w, x, y, result, least > 0)

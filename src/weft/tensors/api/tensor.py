@@ -311,14 +311,18 @@ class Tensor(Composed):
                    ) -> Any:  # fmt: skip
         """Return a DLPack capsule: versioned (and marked read-only) if `max_version` allows.
 
-        Arrays with negative strides are copied: there are consumers that such strides crash.
+        Arrays with negative strides are copied: there are consumers that such strides crash. So is
+        what is on a device whose memory is not that of this process.
         """
         values = self._look("__dlpack__()")
         if dl_device is not None and tuple(dl_device) != dlpack.CPU:
             raise BufferError(f"a CPU tensor cannot be exported to the DLPack device {dl_device}")
-        if any(s < 0 for s in values.strides):
+        is_far = not all(t is None or t._buffer is None or t._buffer.in_process
+                         for t in (self, self._base))
+        if is_far or any(s < 0 for s in values.strides):
             if copy is False:
-                raise BufferError("negative strides cannot be exported without a copy")
+                what = f"memory of {self.device}" if is_far else "negative strides"
+                raise BufferError(f"{what} cannot be exported without a copy")
             copy = True
         if copy:
             values = values.copy()

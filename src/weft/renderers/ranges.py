@@ -12,36 +12,36 @@ from typing import Final
 from weft.ir import dtype as dt
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op
-from weft.renderers.llvm.llvm_types import Module
 
-__all__ = ["Range", "of", "record", "record_loop"]
+__all__ = ["Range", "Ranges", "of", "record", "record_loop"]
 
 Range = tuple[int, int]  # inclusive
+Ranges = dict[int, Range]  # by value id
 
 _WHOLE: Final[Range] = (-(1 << 63), (1 << 63) - 1)
 
 
-def of(module: Module, value: Value) -> Range:
+def of(known: Ranges, value: Value) -> Range:
     """Return the range of an int64 value, the whole of int64 if nothing is known."""
-    return module.ranges.get(value.id, _WHOLE)
+    return known.get(value.id, _WHOLE)
 
 
-def record_loop(module: Module, var: Value, extent: Value) -> None:
+def record_loop(known: Ranges, var: Value, extent: Value) -> None:
     """Remember the range of a loop variable."""
-    high = of(module, extent)[1]
-    module.ranges[var.id] = (0, max(high - 1, 0))
+    high = of(known, extent)[1]
+    known[var.id] = (0, max(high - 1, 0))
 
 
-def record(module: Module, inst: Compute) -> None:
+def record(known: Ranges, inst: Compute) -> None:
     """Remember the range of a result, if it follows from its operands."""
     if inst.result.dtype is not dt.int64:
         return
-    found = _result(module, inst)
+    found = _result(known, inst)
     if found is not None and _WHOLE[0] <= found[0] and found[1] <= _WHOLE[1]:
-        module.ranges[inst.result.id] = found
+        known[inst.result.id] = found
 
 
-def _result(module: Module, inst: Compute) -> Range | None:
+def _result(ranges: Ranges, inst: Compute) -> Range | None:
     op = inst.op
     if op is Op.CONST:
         return inst.attr, inst.attr
@@ -50,7 +50,6 @@ def _result(module: Module, inst: Compute) -> Range | None:
         if d.kind in "bui" and d.bits < 64:
             return int(d.min), int(d.max)
         return None
-    ranges = module.ranges
     if op is Op.WHERE:
         a, b = ranges.get(inst.args[1].id), ranges.get(inst.args[2].id)
         return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))

@@ -1,0 +1,1 @@
+"""Kernel level as text of C and of its relatives."""

@@ -1,0 +1,1 @@
+"""Kernels in C for gcc and clang: vectors, parallel regions, failures."""
