@@ -156,7 +156,7 @@ class TensorCore(TensorValue):
         if self._base is not None:
             raise GradientError("detach_", found="a view", expected="a tensor that is no view",
                                 hint="use detach()")
-        node = infer.detach(self._value())
+        node = views.detached(self._value())
         self._requires_grad, self._is_leaf = False, True
         self._assign(node)
         return self

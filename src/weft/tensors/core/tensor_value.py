@@ -209,7 +209,7 @@ class TensorValue:
     def _read(self) -> Node:
         """Return the node to compute with: detached where gradients are off."""
         node = self._value()
-        return infer.detach(node) if self._requires_grad and not state.grad else node
+        return views.detached(node) if self._requires_grad and not state.grad else node
 
     def _own_step(self) -> int:
         """Return how many steps of the path lead to its own place in the autograd graph."""
