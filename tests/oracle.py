@@ -56,6 +56,8 @@ def _store(value, dtype):
 class OracleCompiled:
     """What `OracleDriver.compile` gives: the graph itself."""
 
+    takes_over = True
+
     def __init__(self, outputs, inputs):
         self.outputs, self.inputs = list(outputs), list(inputs)
         leaves = {n.attr: None for n in nd.toposort(self.outputs) if n.op is Op.BUFFER}

@@ -3,10 +3,10 @@
 The fast tier takes every test of public behaviour that carries no mark. Of a grid, which is what
 carries ``pytest.mark.grid`` (the rows of one function, or all tests of a module), it takes a tenth,
 and one test at least. Of each module in the folders of SAMPLED, which test the inside of the
-compiler or have hundreds of rows for one path, it takes a share as of a grid. Tests marked ``slow``
-it leaves to the full tier. Which tests it takes follows from the commit, so that all of them run as
-commits go by; WEFT_GRID_SEED repeats a choice. A loop inside of one test takes a tenth of its rows
-by the fixture ``tier_rows``.
+compiler or have hundreds of rows for one path, it takes a share as of a grid; so it does of what a
+module runs on further devices. Tests marked ``slow`` it leaves to the full tier. Which tests it
+takes follows from the commit, so that all of them run as commits go by; WEFT_GRID_SEED repeats a
+choice. A loop inside of one test takes a tenth of its rows by the fixture ``tier_rows``.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from pathlib import Path
 
 TIERS = ("fast", "full")
 SHARE = 10  # one row of a grid in so many
+FIRST = "cpu"  # the device on which the fast tier runs every test that takes one
 # Folders of which one test of each module in so many runs.
 SAMPLED = {
     **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tuning"), 10),
@@ -69,9 +70,12 @@ def some_of(rows, seed, name=str, share=SHARE):
 
 def _grid(item):
     """Return the name of the grid that a test belongs to and its share; None for most tests."""
+    module = item.nodeid.partition("::")[0]
+    device = item.callspec.params.get("device") if hasattr(item, "callspec") else None
+    if isinstance(device, str) and device != FIRST:
+        return f"{module} on {device}", SHARE
     found = next(item.iter_markers_with_node("grid"), None)
     if found:
         return found[0].nodeid.partition("[")[0], SHARE
-    module = item.nodeid.partition("::")[0]
     folder = module.removeprefix("tests/").rpartition("/")[0]
     return (module, SAMPLED[folder]) if folder in SAMPLED else None

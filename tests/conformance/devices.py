@@ -7,12 +7,14 @@ import numpy as np
 import oracle
 from weft import driver
 from weft.config import config
+from weft.driver.context import context
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.op import Op
 
-DEVICES = ("cpu",)  # a new backend runs the whole suite by its name here
+# A new backend runs the whole suite by its name here, and the capability that it needs.
+DEVICES = {"cpu": "cpu", "far": "cpu", "late:1": "cpu"}
 
 
 class Device:
@@ -27,6 +29,12 @@ class Device:
         Under ``WEFT_GUARD`` it is memory of the pool, which has guards.
         """
         flat = np.ascontiguousarray(array).reshape(-1)
+        if self.name != "cpu":
+            pool = context(self.name).runtime.pool
+            held = pool.allocate(flat.nbytes)
+            pool.host_to_pool(flat.view(np.uint8), held)
+            storage = nd.Storage(dt.as_dtype(flat.dtype), flat.size, held)
+            return infer.reshape(nd.buffer(storage), np.shape(array))
         if config().guard:
             held = driver.allocate(flat.nbytes)
             ctypes.memmove(held.address, flat.ctypes.data, flat.nbytes)
@@ -51,6 +59,12 @@ class Device:
         while base.op is Op.RESHAPE:
             base = base.args[0]
         return oracle.array_of(base.attr.buffer, node.dtype, node.shape).copy()
+
+    @staticmethod
+    def place(leaf):
+        """Return what tells the memory of a leaf from other memory."""
+        held = leaf.attr.buffer
+        return held.address if held.in_process else held.handle
 
     def __repr__(self):
         return self.name

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from weft.config import config
 from weft.errors import DeviceError
+from weft.imports import importing
 from weft.ir.record import Record
 from weft.locks import mutex
 from weft.target import Target
@@ -346,7 +347,9 @@ def _patiently(found: Backend) -> str | int:
 
 def _load(family: str, module: str) -> None:
     try:
-        register(_backend_of(importlib.import_module(module)))
+        with importing:
+            loaded = importlib.import_module(module)
+        register(_backend_of(loaded))
     except Exception as error:
         _broken[family] = f"{type(error).__name__}: {error}"
 

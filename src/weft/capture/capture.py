@@ -142,10 +142,10 @@ class Recorder:
         self._aliases[id(tensor)] = stand_in
 
     def placeholder(self, shape: tuple[int, ...], dtype: dt.DType, offset: int,
-                    strides: tuple[int, ...] | None, span: int, requires_grad: bool
-                    ) -> tuple[Storage, Tensor]:  # fmt: skip
+                    strides: tuple[int, ...] | None, span: int, requires_grad: bool,
+                    device: str) -> tuple[Storage, Tensor]:  # fmt: skip
         """Return a storage without memory, and the tensor that stands for an argument."""
-        storage = Storage(dtype, span)
+        storage = Storage(dtype, span, None, device)
         flat = nd.buffer(storage)
         node = infer.reshape(flat, shape) if strides is None else views.strided(
             flat, shape, offset, strides)  # fmt: skip
@@ -298,7 +298,7 @@ class Recorder:
             return found
         self.guards[key] = owner, (found.shape, found.dtype)
         storage, stand_in = self.placeholder(found.shape, found.dtype, 0, None, found.numel(),
-                                             False)  # fmt: skip
+                                             False, found.device)  # fmt: skip
         self.captured[storage] = GradientOf(owner)
         self._read[key] = owner, stand_in, stand_in._value()
         return stand_in
@@ -337,7 +337,7 @@ class Recorder:
         """
         found = self.generators.get(id(generator))
         if found is None:
-            found = generator, Storage(dt.uint64, 2), 0
+            found = generator, Storage(dt.uint64, 2, None, ""), 0
         first = found[2]
         self.generators[id(generator)] = (*found[:2], canonical(first + blocks))
         return nd.buffer(found[1]), first

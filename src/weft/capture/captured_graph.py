@@ -132,8 +132,7 @@ class Entry:
             self.placeholders: list[Storage] = []
             sources: list[Tensor] = []
             for i, a in enumerate(arguments):
-                storage, tensor = recorder.placeholder(
-                    a.shape, a.dtype, a.offset, a.strides, a.span, a.requires_grad)
+                storage, tensor = recorder.placeholder(*a[2:8], a.buffer.device)
                 tensor._is_leaf = a.is_leaf
                 self.placeholders.append(storage)
                 recorder.stands_for(tensor, i)

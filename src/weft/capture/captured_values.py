@@ -42,7 +42,7 @@ class Argument(NamedTuple):
     def key(self) -> Hashable:
         """What must be equal for a capture to be replayed."""
         return (self.shape, self.dtype.name, self.offset, self.strides, self.span,
-                self.requires_grad, self.is_leaf)  # fmt: skip
+                self.requires_grad, self.is_leaf, self.buffer.device)  # fmt: skip
 
 
 def argument_of(value: Any) -> Argument:

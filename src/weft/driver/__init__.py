@@ -4,8 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from weft.driver import kernels
 from weft.driver.context import Context
+from weft.driver.context import context as _context
 from weft.driver.counters import compile_count, count
-from weft.driver.host_memory import allocate, dispatcher, from_host, memory_limit
+from weft.driver.host_memory import (
+    allocate,
+    dispatcher,
+    first_bytes,
+    from_host,
+    memory_limit,
+    to_host,
+)
 from weft.driver.plans.compiled_graph import Compiled, Panel
 from weft.driver.plans.realize import compile, compute, realize
 from weft.driver.plans.runtime_constants import scalar
@@ -14,7 +22,13 @@ from weft.ir.node import Node
 from weft.ir.stmt import Kernel
 
 __all__ = ["Compiled", "Panel", "allocate", "compile", "compile_count", "compute", "count",
-           "dispatcher", "from_host", "gradients", "memory_limit", "realize", "scalar"]  # fmt: skip
+           "default_device", "dispatcher", "first_bytes", "from_host", "gradients",
+           "memory_limit", "realize", "scalar", "to_host"]  # fmt: skip
+
+
+def default_device() -> str:
+    """Return where values are computed that are bound to no device."""
+    return _context().name
 
 
 def _tune_first(kernel: Kernel, context: Context) -> None:

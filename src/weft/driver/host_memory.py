@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.driver.context import host_context
+from weft.driver.context import context, host_context
 from weft.imports import importing
 
 if TYPE_CHECKING:
     from weft.runtimes.cpu.calls.dispatch import Dispatcher
     from weft.runtimes.memory.buffer import Buffer
 
-__all__ = ["allocate", "dispatcher", "from_host", "memory_limit"]
+__all__ = ["allocate", "dispatcher", "first_bytes", "from_host", "memory_limit", "to_host"]
 
 
 def allocate(nbytes: int) -> Buffer:
@@ -23,6 +23,25 @@ def allocate(nbytes: int) -> Buffer:
         If the memory is not to be had; what was there before is intact.
     """
     return host_context().native.pool.allocate(nbytes)
+
+
+def to_host(buffer: Any) -> Buffer:
+    """Return a copy of a buffer of any device in the memory of this process."""
+    made = allocate(max(buffer.nbytes, 1))
+    view = made.view()[: buffer.nbytes]
+    context(buffer.device).runtime.pool.pool_to_host(buffer, view)
+    return made
+
+
+def first_bytes(buffer: Any, nbytes: int) -> Any:
+    """Return a new buffer on the same device with the first bytes of a buffer."""
+    runtime = context(buffer.device).runtime
+    made = runtime.pool.allocate(max(nbytes, 1))
+    event = runtime.queue.copy(made, buffer, nbytes)
+    for held in (made, buffer):
+        if not held.in_process:
+            held.used(event)
+    return made
 
 
 def memory_limit() -> int:

@@ -80,9 +80,12 @@ def view(buffer: Any, dtype: DType, shape: tuple[int, ...], writable: bool, offs
     """Return an array over a buffer's memory, without a copy.
 
     Offset and strides count elements; without strides the array is contiguous, in row-major order.
+    Of memory that is not in this process the array is a copy.
     """
     if 0 in shape:
         return np.empty(shape, dtype.numpy)
+    if not buffer.in_process:
+        buffer = driver.to_host(buffer)
     item = dtype.itemsize
     steps = None if strides is None else tuple([s * item for s in strides])
     if dtype.kind == "f" and dtype.bits < 32 and dtype is not dt.float16:
@@ -101,19 +104,22 @@ def fill(dtype: DType, array: np.ndarray[Any, Any]) -> Any:
 
 def head(buffer: Any, nbytes: int) -> Any:
     """Return a new buffer with the first bytes of one of ours."""
-    made = driver.allocate(max(nbytes, 1))
-    ctypes.memmove(made.address, buffer.address, nbytes)
-    return made
+    return driver.first_bytes(buffer, nbytes)
 
 
 def integer(buffer: Any) -> int:
     """Return the int64 at the beginning of a buffer of ours."""
+    if not buffer.in_process:
+        buffer = driver.to_host(buffer)
     return _int64_at(buffer.address).value
 
 
-def store(array: np.ndarray[Any, Any], dtype: DType) -> Node:
-    """Return a leaf that holds a copy of `array`, converted to `dtype`."""
-    return leaf(Storage(dtype, array.size, fill(dtype, array)), array.shape)
+def store(array: np.ndarray[Any, Any], dtype: DType, device: str | None = None) -> Node:
+    """Return a leaf that holds a copy of `array`, converted to `dtype`.
+
+    With "" as `device`, a graph on any device may read it, which a few numbers are made for.
+    """
+    return leaf(Storage(dtype, array.size, fill(dtype, array), device), array.shape)
 
 
 def share(array: np.ndarray[Any, Any], dtype: DType) -> Storage | None:
@@ -168,6 +174,8 @@ def overlap(a: Any, b: Any) -> bool:
 
     Columns of one matrix lie between each other's elements and have none.
     """
+    if not (a.in_process and b.in_process):
+        return a is b
     if a.address >= b.address + b.nbytes or b.address >= a.address + a.nbytes:
         return False
     if not isinstance(a.owner, np.ndarray) or not isinstance(b.owner, np.ndarray):

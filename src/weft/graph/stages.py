@@ -89,8 +89,9 @@ def split_by_device(outputs: Sequence[Node], default: str) -> Stages:
             wanted(node.args[0])
             continue
         for operand in node.args:
+            below = nd.base(operand)
             if (level[operand] < level[node] and operand.device and operand not in handed
-                    and nd.base(operand).op is not Op.BUFFER):  # fmt: skip
+                    and below.op is not Op.BUFFER and not _crosses(below)):  # fmt: skip
                 handed[operand] = _leaf(operand, operand.device)
                 wanted(operand)
     for node in outputs:

@@ -19,7 +19,7 @@ class Convertible:
     modules: Callable[..., Iterator[Any]]
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Convert floating parameters and buffers to a dtype.
+        """Convert floating parameters and buffers to a dtype, and move all to a device.
 
         Parameters
         ----------
@@ -43,7 +43,7 @@ class Convertible:
             for module in self.modules():
                 for table in (module._parameters, module._buffers):
                     for name, old in list(table.items()):
-                        if old is not None and old.dtype.is_float:
+                        if old is not None:
                             if id(old) not in made:
                                 made[id(old)] = old, _converted(old, args, kwargs)
                             table[name] = made[id(old)][1]
@@ -133,7 +133,7 @@ class Convertible:
         return self
 
     def type(self, dtype: object) -> Self:
-        """Convert floating parameters and buffers to a dtype.
+        """Convert floating parameters and buffers to a dtype, and move all to a device.
 
         Parameters
         ----------
@@ -152,9 +152,12 @@ class Convertible:
 
 
 def _converted(old: Tensor, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
-    """Return a parameter or a buffer as another dtype; itself, if it has that."""
-    new = old.detach().to(*args, **options)
-    if new.dtype is old.dtype:
+    """Return a parameter or a buffer on another device, floats as another dtype; or itself."""
+    detached = old.detach()
+    new = detached.to(*args, **options)
+    if not old.dtype.is_float and new.dtype is not old.dtype:
+        new = detached.to(device=new.device)
+    if new.dtype is old.dtype and new.device == old.device:
         return old
     if not isinstance(old, Parameter):
         return new

@@ -211,7 +211,8 @@ class Optimizer:
         ['exp_avg', 'exp_avg_sq', 'step']
         """
         return {
-            name: (zeros() if name == "step" else zeros(*p.shape, dtype=p.dtype))
+            name: (zeros(device=p.device) if name == "step"
+                   else zeros(*p.shape, dtype=p.dtype, device=p.device))
             for name in self.state_names(options)
         }
 

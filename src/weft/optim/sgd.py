@@ -8,7 +8,6 @@ from typing import Any
 from weft.errors import RangeError
 from weft.optim.optimizer import Group, Optimizer
 from weft.optim.sections import SECTIONS
-from weft.tensors.api.creation import zeros
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.docs.documented import fill_docstrings
 
@@ -56,11 +55,6 @@ class SGD(Optimizer):
         if not options["momentum"]:
             return ()
         return ("momentum_buffer", "step") if options["dampening"] else ("momentum_buffer",)
-
-    def initial(self, p: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Return a zero velocity, from which the first step gives the gradient itself."""
-        return {name: zeros() if name == "step" else zeros(*p.shape, dtype=p.dtype)
-                for name in self.state_names(options)}  # fmt: skip
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Move against the gradient, or along the velocity."""

@@ -4,8 +4,10 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
+import far_devices
 import weft
 from weft import config
 from weft.backends import registry
@@ -120,13 +122,14 @@ def test_default_device():
     assert weft.get_default_device() == "cpu"
 
 
-def test_default_device_without_arrays_is_refused():
-    registry.register(toy())
-    weft.set_default_device("toy:1")
-    for use in (lambda: weft.tensor([1]), lambda: weft.rand(2), lambda: weft.arange(3)):
-        with pytest.raises(DeviceError, match="toy:1"):
-            use()
-    assert weft.zeros(2, device="cpu").shape == (2,)
+def test_values_are_computed_on_the_default_device():
+    far_devices.register()
+    weft.set_default_device("late:1")
+    for made in (weft.tensor([1.0, 2.0]), weft.rand(2), weft.arange(2), weft.zeros(2),
+                 weft.from_numpy(np.ones(2))):  # fmt: skip
+        assert (made + 1).exp().device == made.device == "late:1"
+    assert weft.zeros(2, device="cpu").device == "cpu"
+    assert (weft.ones(2, device="cpu") * 2).realize().device == "cpu"
 
 
 def test_default_device_of_the_environment(monkeypatch):

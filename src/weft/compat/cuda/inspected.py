@@ -202,10 +202,11 @@ class Inspected(KernelFunction):
 
     def texts_of_form(self, key: tuple[Any, ...] | None) -> tuple[str, str]:
         """Return the LLVM IR and the assembly of a form."""
+        from weft.driver.context import host_context
         from weft.driver.launch import texts
 
         nest, constants = self.nest_of_form(key)
-        return texts(nest, constants)
+        return texts(nest, host_context(), constants)
 
     @property
     def overloads(self) -> Overloads:

@@ -206,6 +206,7 @@ def _converted(reader: Any, value: Any, kind: Any, node: Any) -> Any:
     from weft.ir.expr import Expr
     from weft.lang.core import scalars
     from weft.lang.core.values import Group, Known
+    from weft.lang.library.constructors import complex_number
 
     if not isinstance(kind, NumbaType) or kind.kind is None or kind.kind.fields is not None:
         return value
@@ -216,6 +217,7 @@ def _converted(reader: Any, value: Any, kind: Any, node: Any) -> Any:
             isinstance(value, Group) and value.kind is complex
         ):
             return value
-        return reader._complex(dt.float32 if kind.kind.itemsize == 8 else dt.float64, [value], node)
+        part = dt.float32 if kind.kind.itemsize == 8 else dt.float64
+        return complex_number(reader, part, [value], node)
     d = kind.__weft_dtype__
     return scalars.convert(number, d) if isinstance(number, Expr) and d is not None else value

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft.driver.check.scalars import Array, cast, elementwise, maximum, minimum, widen
+from weft.driver.host_memory import to_host
 from weft.errors import BoundsError
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
@@ -61,8 +62,10 @@ class Environment:
 
 
 def array_of(buffer: Any, dtype: Any, shape: Sequence[int]) -> Array:
-    """Return the buffer's memory as an array (a view; the buffer must outlive it)."""
+    """Return the buffer's memory as an array: a view that it must outlive, or a copy from afar."""
     count = math.prod(shape)
+    if not buffer.in_process:
+        return array_of(to_host(buffer), dtype, shape).copy()
     raw = (ctypes.c_char * max(buffer.nbytes, 1)).from_address(buffer.address)
     return np.frombuffer(raw, dtype=dtype.numpy, count=count).reshape(shape)
 

@@ -40,9 +40,10 @@ __all__ = ["make"]
 
 
 class _Moved(NamedTuple):
-    """A copy of an array to another device: both as flat nodes."""
+    """A copy of an array to another device: both as flat nodes, and where it is."""
 
     source: Node
+    origin: int
     target: Node
 
 
@@ -84,15 +85,20 @@ def _make(structure: Structure, outputs: Sequence[Node],
     number = {c.name: i for i, c in enumerate(contexts)}
     pieces: list[_Piece] = []
     same: dict[Node, Node] = {leaf: nd.base(value) for value, leaf in split.handed.items()}
-    stored: dict[Node, Node] = {}  # values of the whole graph: flat nodes that have them
+    stored: dict[Node, tuple[Node, int]] = {}  # values: the flat nodes that have them, and where
+
+    def found(value: Node) -> tuple[Node, int]:
+        """Return what has a value of the whole graph, and on which device."""
+        leaf = split.arrived.get(nd.base(value), nd.base(value))
+        return stored.get(value) or (leaf, number[leaf.device or HOST])
+
     for stage in split.stages:
         device = number[stage.device]
         for value, leaf in stage.copies:
-            source = stored.get(value, split.arrived.get(nd.base(value), nd.base(value)))
-            pieces.append(_Piece(device, _Moved(source, leaf)))
+            pieces.append(_Piece(device, _Moved(*found(value), leaf)))
         made, steps = cut(stage.outputs, contexts[device].target)
         for value, node in zip(stage.values, made, strict=True):
-            stored[value] = nd.base(node)
+            stored[value] = nd.base(node), device
             if value in split.handed:
                 same[split.handed[value]] = nd.base(node)
         pieces.extend(_Piece(device, step.verify()) for step in steps)
@@ -101,8 +107,7 @@ def _make(structure: Structure, outputs: Sequence[Node],
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(pieces)} kernels and copies on "
               f"{', '.join(c.name for c in contexts)}", file=sys.stderr)
-    results = [stored.get(o, split.arrived.get(nd.base(o), nd.base(o))) for o in outputs]
-    builder = _Builder(structure, contexts, same, results)
+    builder = _Builder(structure, contexts, same, [found(o) for o in outputs])
     codes = _compiled(pieces, contexts)
     host = builder.build(pieces, codes)
     if pipeline.verifying or config().memory_mode:
@@ -145,18 +150,22 @@ class _Builder:
     """
 
     def __init__(self, structure: Structure, contexts: Sequence[Context],
-                 same: Mapping[Node, Node], results: Sequence[Node]) -> None:  # fmt: skip
+                 same: Mapping[Node, Node], results: Sequence[tuple[Node, int]]
+                 ) -> None:  # fmt: skip
         self.structure, self.contexts, self.same = structure, contexts, same
         self.number = {c.name: i for i, c in enumerate(contexts)}
         self.inputs = {nd.buffer(s): i for i, s in enumerate(structure.leaves)}
         self.results: list[tuple[str, int]] = []
-        self.outputs: dict[Node, int] = {}
+        self.outputs: dict[tuple[Node, int], int] = {}
+        self.numbers: dict[tuple[Node, int], Node] = {}
         self.variables = {v.attr.name: v for n in structure.nodes for v in symbols_of(n)}
-        for node in map(self._array, results):
+        for given, device in results:
+            node = self._array(given)
             if node in self.inputs:
                 self.results.append(("leaf", self.inputs[node]))
             else:
-                self.results.append(("new", self.outputs.setdefault(node, len(self.outputs))))
+                slot = self.outputs.setdefault((node, device), len(self.outputs))
+                self.results.append(("new", slot))
 
     def _array(self, node: Node) -> Node:
         """Return the node that stands for an array, of those that are the same one."""
@@ -167,6 +176,9 @@ class _Builder:
     def build(self, pieces: Sequence[_Piece], codes: Mapping[tuple[int, int], Code]) -> HostPlan:
         """Return the plan that does all of it in order."""
         pieces = self._with_numbers(pieces)
+        homes = [self.number[s.device or HOST] for s in self.structure.leaves]
+        self.slots = {(n, homes[i]): Ref("input", i) for n, i in self.inputs.items()}
+        self.slots |= {key: Ref("output", i) for key, i in self.outputs.items()}
         lives: dict[Any, list[Any]] = {}  # size at most, first, last, size, device
         for i, piece in enumerate(pieces):
             for key, size, device in self._touched(i, piece):
@@ -191,26 +203,25 @@ class _Builder:
                 if key not in programs:
                     programs[key] = self._program(piece.work, code, piece.device, key)
             else:
-                source, target = piece.work
-                steps.append(Copy(self._ref(target), self._ref(source),
+                source, origin, target = piece.work
+                steps.append(Copy(self._ref(target, piece.device), self._ref(source, origin),
                                   bytes_of(target.shape, target.dtype.itemsize)))
             steps += [Free(index[k]) for k in ends[i]]
         leaves = self.structure.leaves
         return HostPlan(
             "graph", tuple(self.variables[v] for v in sorted(self.variables)),
             tuple(bytes_of((s.size,), s.dtype.itemsize) for s in leaves),
-            tuple(bytes_of(n.shape, n.dtype.itemsize) for n in self.outputs),
+            tuple(bytes_of(n.shape, n.dtype.itemsize) for n, _ in self.outputs),
             arena=arenas[0], programs=tuple(programs.values()), steps=tuple(steps),
             devices=tuple(c.name for c in self.contexts),
             arenas=tuple(arenas[1:]) if any(arenas[1:]) else (),
-            input_devices=_unless_first([self.number[s.device or HOST] for s in leaves]),
-            output_devices=_unless_first([self.number[self._device(n)] for n in self.outputs]),
+            input_devices=_unless_first(homes),
+            output_devices=_unless_first([device for _, device in self.outputs]),
         )
 
     def _with_numbers(self, pieces: Sequence[_Piece]) -> list[_Piece]:
         """Return the pieces with copies of numbers that are read from memory of the host."""
         found: list[_Piece] = []
-        self.numbers: dict[tuple[Node, int], Node] = {}
         for piece in pieces:
             if isinstance(piece.work, Step) and self.contexts[piece.device].name != HOST:
                 for node in piece.work.inputs:
@@ -219,31 +230,30 @@ class _Builder:
                         there = nd.Storage(node.dtype, node.attr.size, None,
                                            self.contexts[piece.device].name)
                         self.numbers[key] = nd.buffer(there)
-                        found.append(_Piece(piece.device, _Moved(node, self.numbers[key])))
+                        moved = _Moved(node, self.number[HOST], self.numbers[key])
+                        found.append(_Piece(piece.device, moved))
             found.append(piece)
         return found
 
-    def _device(self, node: Node) -> str:
-        return node.device or self.structure.context.name
-
-    def _is_slot(self, node: Node) -> bool:
-        return node in self.inputs or node in self.outputs
+    def _at(self, node: Node, device: int) -> tuple[Node, int]:
+        """Return what stands for an array on a device: each computes its own of constants."""
+        array = self.numbers.get((node, device))
+        return array or self._array(node), device
 
     def _touched(self, i: int, piece: _Piece) -> list[tuple[Any, Expr | int, int]]:
         """Return the allocations that a piece uses: what stands for them, bytes, device."""
         if isinstance(piece.work, _Moved):
-            nodes = [self._array(n) for n in piece.work]
-            return [(n, bytes_of(n.shape, n.dtype.itemsize), self.number[self._device(n)])
-                    for n in nodes if not self._is_slot(n)]
-        step = piece.work
-        found: list[tuple[Any, Expr | int, int]] = []
-        for node in (*step.inputs, *step.outputs):
-            array = self.numbers.get((node, piece.device), self._array(node))
-            if not self._is_slot(array):
-                size = bytes_of(array.shape, array.dtype.itemsize)
-                found.append((array, size, piece.device))
-        found += [((i, k), bytes_of((m.size,), m.dtype.itemsize), piece.device)
-                  for k, m in enumerate(step.scratch)]
+            source, origin, target = piece.work
+            arrays = [self._at(source, origin), self._at(target, piece.device)]
+        else:
+            step = piece.work
+            arrays = [self._at(n, piece.device) for n in (*step.inputs, *step.outputs)]
+        found: list[tuple[Any, Expr | int, int]] = [
+            (key, bytes_of(key[0].shape, key[0].dtype.itemsize), key[1])
+            for key in arrays if key not in self.slots]
+        if isinstance(piece.work, Step):
+            found += [((i, k), bytes_of((m.size,), m.dtype.itemsize), piece.device)
+                      for k, m in enumerate(piece.work.scratch)]
         return found
 
     def _arenas(self, lives: Mapping[Any, list[Any]]) -> tuple[dict[Any, int], list[int]]:
@@ -257,17 +267,13 @@ class _Builder:
             arenas.append(nbytes)
         return offsets, arenas
 
-    def _ref(self, node: Node) -> Ref:
-        array = self._array(node)
-        if array in self.outputs:
-            return Ref("output", self.outputs[array])
-        if array in self.inputs:
-            return Ref("input", self.inputs[array])
-        return self.places[array]
+    def _ref(self, node: Node, device: int) -> Ref:
+        key = self._at(node, device)
+        found = self.slots.get(key)
+        return self.places[key] if found is None else found
 
     def _launch(self, i: int, step: Step, device: int, code: Code, key: str) -> Launch:
-        refs = [self.places[self.numbers[n, device]] if (n, device) in self.numbers
-                else self._ref(n) for n in (*step.inputs, *step.outputs)]
+        refs = [self._ref(n, device) for n in (*step.inputs, *step.outputs)]
         refs += [self.places[i, k] for k in range(len(step.scratch))]
         return Launch(key, tuple(refs), tuple(self.variables[v] for v in code.variables))
 

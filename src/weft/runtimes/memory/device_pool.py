@@ -294,7 +294,7 @@ class DevicePool:
             raise CopyError("copy to pool", found=f"{data.nbytes} bytes for a buffer of "
                             f"{target.buffer.nbytes - target.offset}", expected="bytes that fit")
         consume(wait, self.device)
-        self._settled(target.buffer)
+        self._await_uses(target.buffer)
         self._driver.write(target.buffer.handle, target.offset, data)
         target.buffer.version += 1
         if debug(Debug.COPY):
@@ -316,7 +316,7 @@ class DevicePool:
                             f"{source.buffer.nbytes - source.offset}",
                             expected="a writable target no larger than the buffer")
         consume(wait, self.device)
-        self._settled(source.buffer)
+        self._await_uses(source.buffer)
         self._driver.read(source.buffer.handle, source.offset, data)
         if debug(Debug.COPY):
             print(f"weft: copy of {data.nbytes} bytes from {self.device}", file=sys.stderr)
@@ -343,7 +343,7 @@ class DevicePool:
         self._closed = True
         self.flush()
 
-    def _settled(self, buffer: DeviceBuffer) -> None:
+    def _await_uses(self, buffer: DeviceBuffer) -> None:
         """Wait for all that was begun with a buffer."""
         if buffer.pool is not self:
             raise HandleError("copy", found=f"a buffer of {buffer.device}",

@@ -15,10 +15,10 @@ from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.dtype import DType
-from weft.ir.node import Node
+from weft.ir.node import HOST, Node
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.core import literals, views
-from weft.tensors.core.arguments import check_device, check_tensor
+from weft.tensors.core.arguments import check_tensor, place_of
 from weft.tensors.core.axis_names import takes_axis
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.runtime_scalars import constant
@@ -32,9 +32,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def finished(node: Node, requires_grad: bool) -> Tensor:
-    """Return a node as a tensor, learned if asked for."""
-    out = Tensor._from_node(node)
+def finished(node: Node, requires_grad: bool, place: str = "") -> Tensor:
+    """Return a node as a tensor on a device, learned if asked for."""
+    out = Tensor._from_node(infer.copy(node, place) if place else node)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -71,23 +71,24 @@ def tensor(data: Any, dtype: object = None, device: object = None, requires_grad
     >>> weft.tensor([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    check_device(device, "tensor")
+    place = place_of(device, "tensor")
     wanted = None if dtype is None else dt.as_dtype(dtype)
     if isinstance(data, Tensor):
         copied = data.detach().clone()
+        copied = copied if device is None else copied.to(device=device)
         copied = copied if wanted is None else copied.astype(wanted)
         return copied.requires_grad_() if requires_grad else copied
     # float64 of NumPy is a Python float, too, but names its type
     if isinstance(data, bool | int | float) and not isinstance(data, np.generic):
         kind = wanted or dt.of_value(data)
-        return finished(constant(data, kind, "tensor"), requires_grad)
+        return finished(constant(data, kind, "tensor"), requires_grad, place)
     if isinstance(data, list | tuple | range):
         array, kind = literals.of_list(data, wanted, "tensor")
     else:
         array = np.asarray(data) if isinstance(data, np.generic) else host.as_array(data, "tensor")
         kind = wanted or host.dtype_of(array, "tensor")
         literals.check_range(array, kind, "tensor")
-    return finished(host.store(array, kind), requires_grad)
+    return finished(host.store(array, kind), requires_grad, place)
 
 
 def asarray(data: Any, dtype: object = None, device: object = None, copy: bool | None = None
@@ -112,14 +113,16 @@ def asarray(data: Any, dtype: object = None, device: object = None, copy: bool |
     >>> shared.tolist()
     [5.0, 0.0]
     """
-    check_device(device, "asarray")
+    place = place_of(device, "asarray")
     wanted = None if dtype is None else dt.as_dtype(dtype)
     if isinstance(data, Tensor):
         if copy:
-            return tensor(data, wanted)
-        return data if wanted is None else data.astype(wanted)
+            return tensor(data, wanted, device)
+        moved = data if device is None else data.to(device=device)
+        return moved if wanted is None else moved.astype(wanted)
     shared = None
-    if copy is not True and not isinstance(data, bool | int | float | list | tuple | range):
+    shares = place in ("", HOST) and copy is not True
+    if shares and not isinstance(data, bool | int | float | list | tuple | range):
         array = host.as_array(data, "asarray")
         kind = host.dtype_of(array, "asarray")
         if wanted is None or wanted is kind:
@@ -129,7 +132,7 @@ def asarray(data: Any, dtype: object = None, device: object = None, copy: bool |
     if copy is False:
         raise DTypeError("asarray", found=f"{type(data).__name__} that needs a copy",
                          expected="aligned memory of the wanted type")
-    return tensor(data, wanted)
+    return tensor(data, wanted, device)
 
 
 def _share(array: np.ndarray[Any, Any], kind: DType) -> Tensor | None:
@@ -221,11 +224,11 @@ def from_dlpack(value: Any, *, device: object = None, copy: bool | None = None) 
     >>> weft.from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]
     """
-    check_device(device, "from_dlpack")
+    place_of(device, "from_dlpack")
     if not hasattr(value, "__dlpack__"):
         raise DTypeError("from_dlpack", found=type(value).__name__,
                          expected="an object with __dlpack__")
-    return asarray(dlpack.consume(value), copy=copy)
+    return asarray(dlpack.consume(value), device=device, copy=copy)
 
 
 # constants
@@ -263,19 +266,19 @@ def full(size: int | Sequence[int], fill_value: Any, *, dtype: object = None,
     >>> weft.full((2, 3), 7).tolist()
     [[7, 7, 7], [7, 7, 7]]
     """
-    check_device(device, "full")
+    place = place_of(device, "full")
     if isinstance(fill_value, TensorCore):
         made = fill_value.detach()
         kind = made.dtype if dtype is None else dt.as_dtype(dtype)
         node = infer.expand(infer.cast(made._read(), kind), ints((size,), "full"))
-        return finished(node, requires_grad)
+        return finished(node, requires_grad, place)
     if isinstance(fill_value, np.generic):  # which names its type
         dtype = host.dtype_of(np.asarray(fill_value), "full") if dtype is None else dtype
         fill_value = fill_value.item()
     kind = dt.of_value(fill_value) if dtype is None else dt.as_dtype(dtype)
     shape = infer.check_shape(ints((size,), "full"), "full")
     value = constant(literals.whole(fill_value, kind), kind, "full")
-    return finished(infer.expand(value, shape), requires_grad)
+    return finished(infer.expand(value, shape), requires_grad, place)
 
 
 @takes_axis
@@ -369,7 +372,8 @@ def full_like(like: TensorCore, fill_value: Scalar, *, dtype: object = None,
     """
     check_tensor(like, "full_like")
     return full(like.shape, fill_value, dtype=like.dtype if dtype is None else dtype,
-                device=device, requires_grad=requires_grad)  # fmt: skip
+                device=like._home() if device is None else device,
+                requires_grad=requires_grad)  # fmt: skip
 
 
 def zeros_like(like: TensorCore, *, dtype: object = None, device: object = None,

@@ -125,7 +125,8 @@ class Generator:
             if isinstance(blocks, Expr):  # before the stream goes on by a number that nobody knows
                 raise needs_size(f"the size {blocks!r}")
             first = self.advance(blocks)
-            base, start = host.store(np.array([self.key, first], np.uint64), dt.uint64), 0
+            array = np.array([self.key, first], np.uint64)
+            base, start = host.store(array, dt.uint64, ""), 0
         key = infer.expand(infer.slice_(base, [0], [1]), (blocks,))
         counter = infer.expand(infer.slice_(base, [1], [1]), (blocks,))
         offset = infer.iota(blocks, dt.uint64)

@@ -23,7 +23,7 @@ from weft.tensors.api.generator import (
     uniform_numbers,
 )
 from weft.tensors.api.tensor import Tensor
-from weft.tensors.core.arguments import check_device, check_tensor, count_of, number
+from weft.tensors.core.arguments import check_tensor, count_of, number, place_of
 from weft.tensors.core.axis_names import takes_axis
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.docs.documented import fill_docstrings
@@ -37,16 +37,17 @@ __all__ = [
 
 
 def _prepare(size: tuple[Any, ...], dtype: object, device: object, name: str
-             ) -> tuple[tuple[int, ...], Dim, DType]:  # fmt: skip
-    check_device(device, name)
+             ) -> tuple[tuple[int, ...], Dim, DType, str]:  # fmt: skip
+    place = place_of(device, name)
     shape = infer.check_shape(ints(size), name)
     count = nd.size(shape)
     kind = dt.float32 if dtype is None else dt.as_dtype(dtype)
-    return shape, count, kind  # type: ignore[return-value]
+    return shape, count, kind, place  # type: ignore[return-value]
 
 
-def _give(node: Node, shape: Sequence[int], requires_grad: bool) -> Tensor:
-    out = Tensor._from_node(infer.reshape(node, shape))
+def _give(node: Node, shape: Sequence[int], requires_grad: bool, place: str = "") -> Tensor:
+    node = infer.reshape(node, shape)
+    out = Tensor._from_node(infer.copy(node, place) if place else node)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -69,14 +70,15 @@ def rand(*size: Any, generator: Generator | None = None, dtype: object = None,
     >>> weft.rand(2, 3).shape
     (2, 3)
     """
-    shape, count, kind = _prepare(size, dtype, device, "rand")
+    shape, count, kind, place = _prepare(size, dtype, device, "rand")
     _check_float(kind, "rand")
-    return _give(uniform_numbers(stream_of(generator), count, kind), shape, requires_grad)
+    return _give(uniform_numbers(stream_of(generator), count, kind), shape, requires_grad, place)
 
 
 @takes_axis
 def uniform(*size: Any, low: float = 0.0, high: float = 1.0, generator: Generator | None = None,
-            dtype: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+            dtype: object = None, device: object = None, requires_grad: bool = False
+            ) -> Tensor:  # fmt: skip
     """Return uniform random numbers in [low, high).
 
     Parameters
@@ -84,7 +86,7 @@ def uniform(*size: Any, low: float = 0.0, high: float = 1.0, generator: Generato
     {size}
     low, high : float
         The bounds.
-    {generator dtype:random requires_grad}
+    {generator dtype:random options:rest}
 
     {Returns: of_size}
     {Raises: random}
@@ -94,7 +96,7 @@ def uniform(*size: Any, low: float = 0.0, high: float = 1.0, generator: Generato
     >>> bool(weft.uniform(100, low=2.0, high=3.0).ge(2.0).all())
     True
     """
-    out = rand(*size, generator=generator, dtype=dtype).mul(high - low).add(low)
+    out = rand(*size, generator=generator, dtype=dtype, device=device).mul(high - low).add(low)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -117,14 +119,15 @@ def randn(*size: Any, generator: Generator | None = None, dtype: object = None,
     >>> weft.randn(2, 3).shape
     (2, 3)
     """
-    shape, count, kind = _prepare(size, dtype, device, "randn")
+    shape, count, kind, place = _prepare(size, dtype, device, "randn")
     _check_float(kind, "randn")
-    return _give(normal_numbers(stream_of(generator), count, kind), shape, requires_grad)
+    return _give(normal_numbers(stream_of(generator), count, kind), shape, requires_grad, place)
 
 
 @takes_axis
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *,
-           generator: Generator | None = None, dtype: object = None) -> Tensor:  # fmt: skip
+           generator: Generator | None = None, dtype: object = None, device: object = None
+           ) -> Tensor:  # fmt: skip
     """Return normal random numbers with a mean and a standard deviation.
 
     Parameters
@@ -135,6 +138,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *
         The shape; by default that of the first tensor given, or 0-d.
     generator, dtype
         As for `rand`.
+    device : str, optional
+        Where the tensor lies; where the tensors among `mean` and `std` do if left out.
 
     Returns
     -------
@@ -153,10 +158,12 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *
     """
     if isinstance(std, int | float) and std < 0:
         raise RangeError("normal", found=f"std={std}", expected="at least 0")
+    given = [v for v in (mean, std) if isinstance(v, TensorCore)]
     if size is None:
-        shapes = [v.shape for v in (mean, std) if isinstance(v, TensorCore)]
-        size = shapes[0] if shapes else ()
-    return randn(*size, generator=generator, dtype=dtype).mul(std).add(mean)
+        size = given[0].shape if given else ()
+    if device is None and given:
+        device = given[0].device
+    return randn(*size, generator=generator, dtype=dtype, device=device).mul(std).add(mean)
 
 
 def _check_float(kind: DType, name: str) -> None:
@@ -195,7 +202,8 @@ def randint(low: int, high: int | Sequence[int] | None = None, size: Any = None,
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
-    shape, count, _ = _prepare((size,) if size is not None else ((),), None, device, "randint")
+    shape, count, _, place = _prepare((size,) if size is not None else ((),), None, device,
+                                      "randint")
     kind = dt.int64 if dtype is None else dt.as_dtype(dtype)
     if not isinstance(high, int) or high <= low:
         raise RangeError("randint", found=f"{low} to {high}", expected="low below high")
@@ -205,13 +213,14 @@ def randint(low: int, high: int | Sequence[int] | None = None, size: Any = None,
     if span >= 1 << 64:
         raise RangeError("randint", found=f"{span} values", expected="fewer than 2**64")
     node = integers(stream_of(generator), count, low, span)
-    return _give(infer.cast(node, kind), shape, False)
+    return _give(infer.cast(node, kind), shape, False, place)
 
 
-def randperm(n: int, *, generator: Generator | None = None, dtype: object = None) -> Tensor:
+def randperm(n: int, *, generator: Generator | None = None, dtype: object = None,
+             device: object = None) -> Tensor:  # fmt: skip
     """Return the integers 0 to n - 1 in random order (sorted by 64 random bits each).
 
-    {Parameters: n:whole generator:rand dtype:int64}
+    {Parameters: n:whole generator:rand dtype:int64 device:new}
 
     Returns
     -------
@@ -228,11 +237,11 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: object = None
     >>> weft.randperm(4).sort(0).values.tolist()
     [0, 1, 2, 3]
     """
-    n = count_of(n, "randperm", 0)
+    place, n = place_of(device, "randperm"), count_of(n, "randperm", 0)
     kind = dt.int64 if dtype is None else dt.as_dtype(dtype)
     if n and not kind.is_float:
         dt.check_value(n - 1, kind, "randperm")
-    return _give(infer.cast(permutation(stream_of(generator), n), kind), (n,), False)
+    return _give(infer.cast(permutation(stream_of(generator), n), kind), (n,), False, place)
 
 
 def rand_like(like: TensorCore, *, dtype: object = None) -> Tensor:
@@ -248,7 +257,7 @@ def rand_like(like: TensorCore, *, dtype: object = None) -> Tensor:
     (2, 3)
     """
     check_tensor(like, "rand_like")
-    return rand(*like.shape, dtype=like.dtype if dtype is None else dtype)
+    return rand(*like.shape, dtype=like.dtype if dtype is None else dtype, device=like._home())
 
 
 def randn_like(like: TensorCore, *, dtype: object = None) -> Tensor:
@@ -264,7 +273,7 @@ def randn_like(like: TensorCore, *, dtype: object = None) -> Tensor:
     (2, 3)
     """
     check_tensor(like, "randn_like")
-    return randn(*like.shape, dtype=like.dtype if dtype is None else dtype)
+    return randn(*like.shape, dtype=like.dtype if dtype is None else dtype, device=like._home())
 
 
 @takes_axis
@@ -294,7 +303,7 @@ def randint_like(like: TensorCore, low: int, high: int | None = None) -> Tensor:
     [3.0, 3.0]
     """
     check_tensor(like, "randint_like")
-    return randint(low, high, like.shape, dtype=like.dtype)
+    return randint(low, high, like.shape, dtype=like.dtype, device=like._home())
 
 
 def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
@@ -322,7 +331,7 @@ def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
     [0.0, 1.0]
     """
     check_tensor(p, "bernoulli")
-    draws = rand(*p.shape, generator=generator)
+    draws = rand(*p.shape, generator=generator, device=p._home())
     result: Tensor = draws.lt(p).astype(p.dtype)
     return result
 

@@ -16,7 +16,7 @@ from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.tensors.api.creation import finished, tensor
 from weft.tensors.api.tensor import Tensor
-from weft.tensors.core.arguments import check_device, count_of, number
+from weft.tensors.core.arguments import count_of, number, place_of
 from weft.tensors.core.tensor_value import Scalar
 from weft.tensors.docs.documented import fill_docstrings
 
@@ -60,7 +60,7 @@ def arange(start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype:
     >>> weft.arange(1, 7, 2).tolist()
     [1, 3, 5]
     """
-    check_device(device, "arange")
+    place = place_of(device, "arange")
     if end is None:
         start, end = 0, start
     given: tuple[Any, ...] = (start, end, step)
@@ -85,7 +85,7 @@ def arange(start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype:
     if whole and kind.is_integer and not isinstance(count, Expr) and count:
         for value in (int(start), int(start) + (int(count) - 1) * int(step)):
             dt.check_value(value, kind, "arange")
-    return finished(infer.cast(node, kind), requires_grad)
+    return finished(infer.cast(node, kind), requires_grad, place)
 
 
 def _affine(x: Node, start: Scalar, step: Scalar, kind: DType) -> Node:
@@ -127,7 +127,7 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: object = None,
     >>> weft.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    check_device(device, "linspace")
+    place = place_of(device, "linspace")
     kind = _number_kind(dt.float32 if dtype is None else dtype, "linspace")
     start, end = number(start, "linspace"), number(end, "linspace")
     steps = count_of(steps, "linspace", 0)
@@ -139,11 +139,12 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: object = None,
                                  _affine(left, 0.0, step, dt.float64))  # fmt: skip
     early = infer.elementwise(Op.LT, index, infer.full((steps,), steps / 2, dt.float64))
     node = infer.elementwise(Op.WHERE, early, forward, backward)
-    return finished(infer.cast(node, kind), requires_grad)
+    return finished(infer.cast(node, kind), requires_grad, place)
 
 
 def logspace(start: Scalar, end: Scalar, steps: int, base: Scalar = 10.0, *,
-             dtype: object = None) -> Tensor:  # fmt: skip
+             dtype: object = None, device: object = None, requires_grad: bool = False
+             ) -> Tensor:  # fmt: skip
     """Return `steps` powers of `base` with exponents at equal distances.
 
     Parameters
@@ -153,7 +154,7 @@ def logspace(start: Scalar, end: Scalar, steps: int, base: Scalar = 10.0, *,
     {steps}
     base : number
         Above 0.
-    {dtype:float32}
+    {dtype:float32 options:rest}
 
     {Returns: steps}
     {Raises: steptype}
@@ -164,8 +165,9 @@ def logspace(start: Scalar, end: Scalar, steps: int, base: Scalar = 10.0, *,
     [1.0, 2.0, 4.0, 8.0]
     """
     kind = _number_kind(dt.float32 if dtype is None else dtype, "logspace")
-    exponents = linspace(start, end, steps, dtype=dt.float64)
-    return exponents.mul(math.log2(base)).exp2().astype(kind)
+    exponents = linspace(start, end, steps, dtype=dt.float64, device=device)
+    made = exponents.mul(math.log2(base)).exp2().astype(kind)
+    return made.requires_grad_() if requires_grad else made
 
 
 def eye(n: int, m: int | None = None, *, dtype: object = None, device: object = None,
@@ -192,12 +194,12 @@ def eye(n: int, m: int | None = None, *, dtype: object = None, device: object = 
     >>> weft.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    check_device(device, "eye")
+    place = place_of(device, "eye")
     columns = n if m is None else m
     rows = infer.expand(infer.reshape(infer.iota(n), (n, 1)), (n, columns))
     same = infer.elementwise(Op.EQ, rows, infer.expand(infer.iota(columns), (n, columns)))
     kind = dt.float32 if dtype is None else dt.as_dtype(dtype)
-    return finished(infer.cast(same, kind), requires_grad)
+    return finished(infer.cast(same, kind), requires_grad, place)
 
 
 def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:

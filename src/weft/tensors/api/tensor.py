@@ -11,6 +11,7 @@ from weft.errors import DTypeError, ShapeError, UnsupportedError
 from weft.exchange import dlpack, host
 from weft.imports import importing
 from weft.ir.dtype import DType, from_text
+from weft.ir.node import HOST
 from weft.tensors.api import autograd
 from weft.tensors.core import gradient_hooks
 from weft.tensors.core.arguments import check_tensor
@@ -149,8 +150,8 @@ class Tensor(Composed):
         return values.tolist()
 
     def cpu(self) -> Tensor:
-        """Return the tensor on the CPU: itself."""
-        return self
+        """Return the tensor in the memory of this process: itself, if it is there."""
+        return self.to(device=HOST)
 
     def cuda(self, device: str | None = None) -> Tensor:
         """Return the tensor on a CUDA device, as ``to("cuda")`` does.

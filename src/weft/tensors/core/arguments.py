@@ -7,15 +7,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.backends.registry import lookup
+from weft.driver.context import context
 from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
 from weft.ir import infer
+from weft.ir.node import HOST
 from weft.tensors.core.devices import get_default_device
 from weft.tensors.core.lazy_tensor import TensorCore
 
 __all__ = [
-    "check_device", "check_rank", "check_tensor", "choice", "count_of", "describe", "items_of",
-    "number",
+    "check_rank", "check_tensor", "choice", "count_of", "describe", "items_of", "number",
+    "place_of",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=TensorCore)
@@ -48,24 +49,28 @@ def check_rank(value: TensorCore, least: int, operation: str) -> None:
                          expected=f"at least {least} axes" if least > 1 else "at least one axis")
 
 
-def check_device(device: object, operation: str,
-                 expected: str = "one that is here: 'cpu' or 'auto'") -> None:  # fmt: skip
-    """Raise a DeviceError unless `device`, or for None and ``auto`` the default, is the CPU.
+def place_of(device: object, operation: str, expected: str = "the name of a device that is here"
+             ) -> str:  # fmt: skip
+    """Return the device that is asked for, None and ``auto`` being the default one.
 
-    The interpreter takes arrays of the host as they are. The other devices have no arrays yet, so
-    that one that is there is refused as well.
+    It is empty where that is the memory of this process and the default, too: nothing has to be
+    moved then.
+
+    Raises
+    ------
+    DeviceError
+        If it is no device, or absent.
     """
-    given, hint = device, "leave device= out, or choose from what `weft devices` lists"
-    if device is None or device == "auto":
-        given = get_default_device()
-    if given == "cpu":
-        return
+    given: object = get_default_device() if device is None or device == "auto" else device
+    if given == HOST:
+        return "" if device is None or context().name == HOST else HOST
+    hint = "leave device= out, or choose from what `weft devices` lists"
     if type(given).__module__ == "torch":
         given = str(given)
-    if isinstance(given, str):
+    if isinstance(given, str) and given:
         try:
-            if lookup(given)[1].family in ("cpu", "interpreter"):
-                return
+            name = context(given).name
+            return "" if name == HOST == context().name else name
         except DeviceError as error:
             hint = error.hint or hint
     raise DeviceError(operation, found=f"the device {describe(given)}",

@@ -1,4 +1,4 @@
-"""Public device functions: list devices, set the default, synchronise.
+"""Devices: the public functions that list them, set the default, synchronise; where values are.
 
 A device is named ``family[:ordinal][/pair]``. The default is what `set_default_device` chose, else
 what ``WEFT_DEVICE`` names, else the first family that can be used, in the order of probing.
@@ -6,12 +6,18 @@ what ``WEFT_DEVICE`` names, else the first family that can be used, in the order
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from weft import driver
 from weft.backends import registry
 from weft.config import Config, changed, config
 from weft.errors import DeviceError
+from weft.ir import infer
+from weft.ir.node import HOST, Node
 
 __all__ = [
-    "devices", "get_default_device", "is_available", "set_default_device", "synchronize",
+    "devices", "get_default_device", "is_available", "on_device_of", "set_default_device",
+    "synchronize", "together",
 ]  # fmt: skip
 
 _known: tuple[Config, str] | None = None  # the default that was looked up, with its settings
@@ -147,3 +153,29 @@ def _checked(device: object) -> str:
 def _text(device: object) -> str:
     """Return the name of a device; that of ``torch.device`` is its text."""
     return device if isinstance(device, str) else str(device)
+
+
+def on_device_of(old: Node, value: Node) -> Node:
+    """Return what is written in place of a value, on the device that the tensor is on.
+
+    Raises
+    ------
+    DeviceError
+        If it is on another device.
+    """
+    home = old.device
+    if not home or value.device == home:
+        return value
+    if value.device:
+        raise DeviceError("in-place write", found=f"a value on {value.device}",
+                          expected=f"one on {home}, as the tensor is",
+                          hint=f"move it, as in x.to({home!r})")
+    return value if home == HOST == driver.default_device() else infer.copy(value, home)
+
+
+def together(nodes: Sequence[Node]) -> list[Node]:
+    """Return operands on one device: a 0-d one of the host follows those on another."""
+    others = [n.device for n in nodes if n.device not in ("", HOST)]
+    if not others:
+        return list(nodes)
+    return [infer.copy(n, others[0]) if n.device == HOST and not n.shape else n for n in nodes]

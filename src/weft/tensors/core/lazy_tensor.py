@@ -8,6 +8,7 @@ from typing import Self, cast
 
 import numpy as np
 
+from weft import driver
 from weft.errors import (
     AxisError,
     DTypeError,
@@ -199,8 +200,16 @@ class TensorCore(TensorValue):
 
     @property
     def device(self) -> str:
-        """The name of the device that holds the elements."""
-        return "cpu"
+        """The name of the device that holds the elements, or will compute them."""
+        return self._home() or driver.default_device()
+
+    def _home(self) -> str | None:
+        """Return the device that the value is bound to; None for one of constants alone."""
+        buffer = self._buffer
+        if buffer is not None and self._base is None:
+            home: str = buffer.device
+            return home
+        return self._value().device or None
 
     def is_floating_point(self) -> bool:
         """Return whether the elements are floats."""
@@ -234,7 +243,12 @@ class TensorCore(TensorValue):
         if isinstance(value, Expr):
             return self._from_node(infer.of_size(value))
         array = host.as_array(value, operation)
-        return self._from_node(host.store(array, host.dtype_of(array, operation)))
+        return self._from_node(self._beside(host.store(array, host.dtype_of(array, operation))))
+
+    def _beside(self, node: Node) -> Node:
+        """Return a value on the device of this tensor; one of constants alone is on every one."""
+        home = self._home()
+        return node if home is None or node.device in ("", home) else infer.copy(node, home)
 
     def _constant(self, value: Scalar, dtype: DType) -> Node:
         return infer.expand(nd.const(value, dtype), self.shape)

@@ -38,7 +38,7 @@ def source(target: T, value: object, operation: str) -> object:
         check_range(array, target.dtype, operation)
     else:
         return value
-    return target._from_node(host.store(array, target.dtype))
+    return target._from_node(target._beside(host.store(array, target.dtype)))
 
 
 def whole(value: Any, dtype: DType) -> Any:

@@ -11,6 +11,7 @@ from weft.ir import infer
 from weft.ir.dtype import DType
 from weft.ir.node import Dim, Shape
 from weft.ir.op import Operation
+from weft.tensors.core.devices import together
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.runtime_scalars import constant, fits
 from weft.tensors.core.tensor_value import Scalar
@@ -115,6 +116,8 @@ def binary(self: TensorCore, other: object, op: Operation, name: str,
                          expected=f"a type of kind {_kind_names(op.kinds)}")
     x = infer.cast(x, dtype)
     y = constant(value, dtype, name) if y is None else infer.cast(y, dtype)
+    if x.device is not y.device and y.device and x.device:
+        x, y = together((x, y))
     if x.shape != y.shape:
         shape = broadcast_shapes(name, x.shape, y.shape)
         x, y = infer.expand(x, shape), infer.expand(y, shape)

@@ -174,7 +174,7 @@ class Scalars:
     def node(self, scalar: Any, dtype: DType, operation: str) -> Node:
         """Return the 0-d node that reads a number in a type."""
         dt.check_value(scalar._value, dtype, operation)
-        storage = self.plan.slots.setdefault((scalar._index, dtype), Storage(dtype, 1))
+        storage = self.plan.slots.setdefault((scalar._index, dtype), Storage(dtype, 1, None, ""))
         made = infer.reshape(nd.buffer(storage), ())
         self._nodes[made] = scalar._index, dtype
         return made

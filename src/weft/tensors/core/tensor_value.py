@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, Self, cast
 
+from weft import driver
 from weft.errors import CaptureError, GradientError
 from weft.exchange import host
 from weft.ir import infer
@@ -20,6 +21,7 @@ from weft.ir.dtype import DType
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 from weft.tensors.core import pending, views
+from weft.tensors.core.devices import on_device_of
 from weft.tensors.core.replacing import replacing
 from weft.tensors.core.thread_state import state
 from weft.tensors.core.write_lock import changing
@@ -237,13 +239,11 @@ class TensorValue:
 
     @changing
     def _write(self, value: Node, *sources: TensorValue, replaces: bool = False) -> None:
-        """Replace the value (of the viewed part, for a view); shape and dtype stay.
+        """Replace the value (of the viewed part, for a view); shape, dtype and device stay.
 
         The write is recorded if gradients are on and something here has any; else only values
-        change, and gradients stay those of what was recorded before.
-
-        The value was computed from `sources`; with `replaces` it does not depend on the old one,
-        which then has a gradient of zeros.
+        change, and gradients stay those of what was recorded before. The value was computed from
+        `sources`; with `replaces` it does not depend on the old one, whose gradient is zeros then.
         """
         base, path, at = self if self._base is None else self._base, self._path, self._own_step()
         own = cast(views.Detach, path[at - 1]) if at else None
@@ -252,15 +252,15 @@ class TensorValue:
         recorded = state.grad and base.dtype.kind == "f" and (
             tracked or any(s._requires_grad for s in sources))
         if leaf and recorded:
-            raise GradientError(
-                "in-place write", found="a leaf that requires a gradient",
-                expected="a tensor computed from it", hint="write inside weft.no_grad()",
-            )
+            raise GradientError("in-place write", found="a leaf that requires a gradient",
+                                expected="a tensor computed from it",
+                                hint="write inside weft.no_grad()")
         if recorded and own is not None:
             _check_capture(own)
         if recorded and tracked and replaces:
             value = infer.overwritten(value, self._value(), True)
         nodes = [base._value()]
+        value = on_device_of(nodes[0], value)
         for step in path[:-1]:
             nodes.append(step.read(nodes[-1]))
         for i in range(len(path) - 1, -1, -1):
@@ -312,7 +312,8 @@ class TensorValue:
         if state.capture is not None:
             unique = nd.make(Op.DETACH, node.dtype, node.shape, (node,), next(views.serials))
         else:
-            storage = Storage(node.dtype, nd.size(node.shape))
+            place = node.device or driver.default_device()
+            storage = Storage(node.dtype, nd.size(node.shape), None, place)
             found = host.leaf_storage(node)
             if found is not None and found.buffer is not None:
                 storage.buffer, storage.shared = found.buffer, found.shared

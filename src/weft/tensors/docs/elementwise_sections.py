@@ -9,6 +9,10 @@ from weft.tensors.docs.documented import Row
 __all__ = ["ARITHMETIC", "ELEMENTWISE"]
 
 ARITHMETIC: Final[dict[str, Row]] = {
+    "to_device": ("device stream", "Tensor\n    On the device; this tensor itself if it is there.",
+        "device", """\
+>>> weft.ones(2).to_device("cpu").device
+'cpu'"""),
     "to": ("targets dtype:to device copy",
         "Tensor\n    With the elements in the dtype; this tensor itself if nothing "
         "changes and `copy` is false.",

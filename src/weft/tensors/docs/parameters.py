@@ -59,7 +59,7 @@ PARAMETERS: Final = {
     Whether two NaN are close.""",
     # types
     "targets": """*args : dtype, device or Tensor
-    A dtype or its name, a device, or a tensor whose dtype is taken.""",
+    A dtype or its name, a device, or a tensor whose dtype and device are taken.""",
     "dtype:to": """dtype : dtype or str, optional
     The dtype of the result; None keeps it.""",
     "dtype:required": """dtype : dtype or str
@@ -71,7 +71,9 @@ PARAMETERS: Final = {
     "dtype:mean": """dtype : dtype or str, optional
     The float type to convert the elements to before.""",
     "device": """device : str, optional
-    ``cpu`` or ``auto``.""",
+    ``family[:ordinal][/pair]``, as `weft.devices` lists them, or ``auto``.""",
+    "stream": """stream : None
+    There are no streams to choose from.""",
     "copy": """copy : bool, optional
     Whether to copy where nothing is converted.""",
     # elementwise functions

@@ -263,7 +263,7 @@ array([1., 2.], dtype=float32)"""),
         "capture", """\
 >>> weft.tensor([[1, 2], [3, 4]]).tolist()
 [[1, 2], [3, 4]]"""),
-    "cpu": ("", "this", "", """\
+    "cpu": ("", "Tensor\n    Where `to_device` moves it.", "", """\
 >>> weft.ones(2).cpu()
 tensor([1., 1.])"""),
     "data": ("", "", "", """\

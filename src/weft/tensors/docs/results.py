@@ -71,7 +71,7 @@ RAISES: Final = {
     "kind": "DTypeError\n    If the elements are bool.",
     "condition": "DTypeError\n    If the condition is not bool.",
     "dtype": "DTypeError\n    If there is no such dtype.",
-    "device": "DeviceError\n    If the device is another.",
+    "device": "DeviceError\n    If the device is unknown or absent.",
     "bitcast": "DTypeError\n    If the width is another, or one of the types is bool.",
     "decimals": "RangeError\n    If `decimals` is out of range.",
     "number": "DTypeError\n    If a parameter is no number.",

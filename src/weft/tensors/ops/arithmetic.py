@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, Self, TypeVar, cast
 
-from weft.errors import DTypeError, RangeError, entry_point
+from weft.errors import DTypeError, RangeError, UnsupportedError, entry_point
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.dtype import DType
-from weft.ir.node import Node
+from weft.ir.node import HOST, Node
 from weft.ir.op import Op, Operation
-from weft.tensors.core.arguments import check_device, describe
+from weft.tensors.core.arguments import describe, place_of
+from weft.tensors.core.devices import together
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.promotion import binary, broadcast_shapes, result_dtype, scalar_dtype
 from weft.tensors.core.runtime_scalars import constant, is_open
@@ -35,6 +36,11 @@ def int_kind(dtype: DType) -> DType:
     return dt.int64 if dtype.is_bool else dtype
 
 
+def _is_device(value: object) -> bool:
+    """Whether a value is a device of PyTorch."""
+    return type(value).__module__ == "torch" and type(value).__name__ == "device"
+
+
 class Arithmetic(Strides):
     """Methods of arithmetic, logic and comparison, with broadcasting and promotion."""
 
@@ -54,20 +60,30 @@ class Arithmetic(Strides):
 
     # conversion
 
-    def to(self, *args: Any, dtype: object = None, device: str | None = None,
+    def to(self, *args: Any, dtype: object = None, device: object = None,
            copy: bool = False) -> Self:  # fmt: skip
-        """Return the tensor as another dtype (or on another device: ``cpu`` is the only one)."""
+        """Return the tensor as another dtype or on another device, or both."""
         for arg in args:
             if isinstance(arg, TensorCore):
-                dtype = arg.dtype
-            elif isinstance(arg, str) and not dt.is_name(arg):
-                check_device(arg, "to", "a dtype, or a device that is here: 'cpu' or 'auto'")
+                dtype, device = arg.dtype, arg._home()
+            elif (isinstance(arg, str) and not dt.is_name(arg)) or _is_device(arg):
+                device = arg
             else:
                 dtype = arg
-        check_device(device, "to")
+        moved = self
+        if device is not None:
+            place = place_of(device, "to", "a dtype, or the name of a device that is here") or HOST
+            if place != self.device:
+                moved = self._wrap(infer.copy(self._read(), place))
         if dtype is None:
-            return self.clone() if copy else self
-        return self.astype(dtype, copy=copy)
+            return moved.clone() if copy and moved is self else moved
+        return moved.astype(dtype, copy=copy and moved is self)
+
+    def to_device(self, device: str, /, *, stream: None = None) -> Self:
+        """Return the tensor on another device, by the name of the array API."""
+        if stream is not None:
+            raise UnsupportedError("to_device", found=f"the stream {stream!r}", expected="None")
+        return self.to(device=device)
 
     def astype(self, dtype: object, *, copy: bool = False) -> Self:
         """Return the elements converted to `dtype`; floats lose their fractions in integers."""
@@ -399,7 +415,7 @@ class Arithmetic(Strides):
             else:
                 nodes.append(constant(value, dtype, "where"))
         shape = broadcast_shapes("where", *(n.shape for n in nodes))
-        node = infer.elementwise(Op.WHERE, *(infer.expand(n, shape) for n in nodes))
+        node = infer.elementwise(Op.WHERE, *(infer.expand(n, shape) for n in together(nodes)))
         return self._wrap(node, *(v for v in (x, y) if isinstance(v, TensorCore)))
 
     def _mad(self, factor: Self, term: Self) -> Self:

@@ -154,7 +154,8 @@ class Composed(Searching):
         return self
 
     def _like(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return options of a new tensor, with this tensor's dtype unless one is given."""
+        """Return options of a new tensor, with this tensor's dtype and device unless given."""
+        options.setdefault("device", self._home())
         return options if options.get("dtype") is not None else {**options, "dtype": self.dtype}
 
     def inner(self, other: object) -> Self:

@@ -374,7 +374,7 @@ class Indexing(Reduction):
         if broadcast != self.shape:
             raise ShapeError("copy_", found=f"{new.shape} into {self.shape}",
                              expected="a value that broadcasts to the target")
-        node = infer.cast(new._read(), self.dtype)
+        node = infer.cast(self._beside(new._read()), self.dtype)
         node = infer.reshape(node, _strip(new.shape, len(self.shape)))
         self._write(infer.expand(node, self.shape), new, replaces=True)
         return self

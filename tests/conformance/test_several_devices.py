@@ -1,0 +1,129 @@
+"""Random programs whose values are on several devices, beside NumPy."""
+
+import random
+
+import numpy as np
+import pytest
+
+import far_devices
+import weft
+
+PLACES = ("cpu", "far", "late", "late:1")
+SHAPES = {(6,): (2, 3), (2, 3): (6,)}
+
+
+@pytest.fixture(autouse=True)
+def _devices():
+    far_devices.register()
+
+
+def drawn(pick, length):
+    """Return a program as steps: ``(kind, operands)``, of which each defines a value.
+
+    Values are integers, as exact in whatever order they are added up.
+    """
+    steps = [("input", pick.choice(PLACES)) for _ in range(pick.randint(1, 4))]
+    for _ in range(length):
+        kind = pick.choice(("to", "to", "add", "mul", "sum", "reshape", "number", "where"))
+        operands = [pick.randrange(len(steps)) for _ in range(2)]
+        steps.append((kind, operands, pick.choice(PLACES)))
+    return steps
+
+
+def run(steps, inputs):
+    """Return the value of each step by Weft and by NumPy."""
+    ours, plain, given = [], [], iter(inputs)
+    for kind, *rest in steps:
+        if kind == "input":
+            array = next(given)
+            ours.append(weft.tensor(array, device=rest[0]))
+            plain.append(array)
+            continue
+        (i, k), place = rest
+        a, x = ours[i], plain[i]
+        b, y = ours[k].to(a.device), plain[k]
+        if y.shape != x.shape:
+            b, y = b.reshape(*x.shape), y.reshape(x.shape)
+        made = {
+            "to": lambda a=a, x=x, place=place: (a.to(place), x),
+            "add": lambda a=a, b=b, x=x, y=y: (a + b, x + y),
+            "mul": lambda a=a, b=b, x=x, y=y: (a * b % 1009, x * y % 1009),
+            "sum": lambda a=a, b=b, x=x, y=y: (a - b.sum() % 97, x - y.sum() % 97),
+            "reshape": lambda a=a, x=x: (a.reshape(*SHAPES[x.shape]), x.reshape(SHAPES[x.shape])),
+            "number": lambda a=a, x=x: (a * 3 + weft.tensor(2), x * 3 + 2),
+            "where": lambda a=a, b=b, x=x, y=y: (weft.where(a > b, a, b), np.maximum(x, y)),
+        }[kind]()
+        ours.append(made[0])
+        plain.append(made[1])
+    return ours, plain
+
+
+def inputs_of(steps, rng):
+    return [rng.integers(-9, 9, (6,)) for s in steps if s[0] == "input"]
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_drawn_programs(number, rng, seed):
+    pick = random.Random(f"{seed} {number}")
+    steps = drawn(pick, pick.choice((4, 8, 16)))
+    ours, plain = run(steps, inputs_of(steps, rng))
+    results = sorted(pick.sample(range(len(ours)), min(len(ours), pick.randint(1, 4))))
+    weft.realize(*(ours[i] for i in results))
+    for i in (*results, *range(len(ours))):
+        np.testing.assert_array_equal(ours[i].numpy(), plain[i], err_msg=f"{i} of {steps}")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_drawn_programs_as_captured_functions(number, rng, seed):
+    pick = random.Random(f"captured {seed} {number}")
+    steps = drawn(pick, 8)
+    count = sum(s[0] == "input" for s in steps)
+
+    @weft.jit
+    def program(*tensors):
+        ours = list(tensors)
+        for kind, (i, k), place in steps[count:]:
+            a = ours[i]
+            b = ours[k].to(a.device).reshape(*a.shape)
+            ours.append({
+                "to": lambda a=a, place=place: a.to(place), "add": lambda a=a, b=b: a + b,
+                "mul": lambda a=a, b=b: a * b % 1009, "sum": lambda a=a, b=b: a - b.sum() % 97,
+                "reshape": lambda a=a: a.reshape(*SHAPES[tuple(a.shape)]),
+                "number": lambda a=a: a * 3 + weft.tensor(2),
+                "where": lambda a=a, b=b: weft.where(a > b, a, b),
+            }[kind]())  # fmt: skip
+        return ours[count:]
+
+    for _ in range(3):
+        inputs = inputs_of(steps, rng)
+        found = program(*(weft.tensor(x, device=s[1])
+                          for x, s in zip(inputs, steps, strict=False)))  # fmt: skip
+        _, plain = run(steps, inputs)
+        for i, (got, want) in enumerate(zip(found, plain[count:], strict=True)):
+            np.testing.assert_array_equal(got.numpy(), want, err_msg=f"{i} of {steps}")
+
+
+def test_a_program_of_one_copy():
+    x = weft.arange(5, device="late")
+    assert x.to("late:1").to("far").to("cpu").tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_value_that_is_copied_and_read_where_it_is():
+    a = weft.tensor([1.0, 2, 3, 4], device="late") * 1
+    b = weft.tensor([1.0, 2, 3, 4], device="late:1")
+    assert ((a.to("late:1") * b).to("cpu") + a.to("cpu")).tolist() == [2, 6, 12, 20]
+    c = (a.to("late:1") * b).to("late")
+    assert ((c + 1).to("late:1") + a.to("late:1") + b).tolist() == [4, 9, 16, 25]
+
+
+def test_equal_programs_on_two_devices_share_no_state():
+    @weft.jit
+    def step(x, y):
+        return (x * 2 + y).exp().sum(), x + y
+
+    for place in ("late", "late:1", "late", "far", "late:1"):
+        x = np.random.default_rng(1).random((3, 4)).astype(np.float32)
+        total, both = step(weft.tensor(x, device=place), weft.tensor(x, device=place))
+        assert total.device == both.device == place
+        np.testing.assert_allclose(total.item(), np.exp(3 * x).sum(), rtol=1e-5)
+        np.testing.assert_array_equal(both.numpy(), x + x)
