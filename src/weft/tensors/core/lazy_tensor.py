@@ -22,8 +22,9 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.tensors.core import views
 from weft.tensors.core.runtime_scalars import constant, yield_to
-from weft.tensors.core.tensor_value import Scalar, TensorValue, flat_leaf, leaves, recorded_of
+from weft.tensors.core.tensor_value import Scalar, TensorValue, flat_leaf, leaves
 from weft.tensors.core.thread_state import state
+from weft.tensors.core.views import recorded_of
 from weft.tensors.docs.documented import documented
 from weft.tensors.docs.reduction_sections import CORE
 

@@ -27,7 +27,8 @@ from weft.tensors.core.thread_state import state
 
 __all__ = [
     "Bits", "Detach", "Diagonal", "Expand", "Permute", "Picked", "Reshape", "Slice", "Step",
-    "Strided", "Windows", "detached", "fixed", "layout_of", "steps_to", "strided",
+    "Strided", "Windows", "detached", "fixed", "layout_of", "recorded_of",
+    "steps_to", "strided",
 ]  # fmt: skip
 
 
@@ -44,6 +45,23 @@ def detached(node: Node) -> Node:
     if below.op is Op.BUFFER and below.attr.origin is not None and state.capture is None:
         node = infer.reshape(nd.buffer(below.attr.constant()), node.shape)
     return infer.detach(node)
+
+
+def recorded_of(node: Node) -> Node:
+    """Return what was recorded of a value: its node, unless it was realized or overwritten since.
+
+    It is what all values that one operation gave a tensor have in common.
+    """
+    while True:
+        attr, below = node.attr, nd.base(node)
+        if type(attr) is nd.History and not attr.replaced:
+            node = attr.node
+        elif state.capture is None and below.op is Op.BUFFER and below.attr.origin is not None and (
+            infer.same_shape(below.attr.origin.shape, node.shape)
+        ):  # fmt: skip
+            node = below.attr.origin
+        else:
+            return node
 
 
 class Step(Protocol):
