@@ -17,7 +17,7 @@ from weft.tensors.api.autograd import no_grad
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.core import views
 from weft.tensors.core.lazy_tensor import TensorCore
-from weft.tensors.core.tensor_value import flush_readers, realize_all
+from weft.tensors.core.tensor_value import flush_readers, realize_all, show_memory
 
 __all__ = [
     "Argument", "Out", "Overlap", "Past", "Place", "argument_of", "base_of", "fill", "give",
@@ -155,8 +155,8 @@ def give(tensor: TensorCore, buffer: Any) -> None:
     shared = tensor._shared
     if shared is not None:
         flush_readers(shared, tensor)
-        host.put_back(shared, buffer)
-        tensor._version += 1
+        host.put_back(cast(Storage, tensor._shared), buffer)
+        show_memory(tensor)
         return
     tensor._buffer, tensor._node, tensor._history = buffer, None, None
     tensor._version += 1

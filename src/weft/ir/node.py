@@ -9,6 +9,7 @@ movement op is a pure index map (`weft.kernelize.common.indexing`). A matmul is
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -46,7 +47,8 @@ class Storage:
         The node that was realized into this storage, kept for differentiation only.
     """
 
-    __slots__ = ("__weakref__", "buffer", "device", "dtype", "origin", "shared", "size")
+    __slots__ = ("__weakref__", "_constant", "buffer", "device", "dtype", "origin", "shared",
+                 "size")  # fmt: skip
 
     def __init__(self, dtype: DType, size: Dim, buffer: Any = None, device: str | None = None,
                  origin: Node | None = None, shared: bool = False) -> None:  # fmt: skip
@@ -54,6 +56,17 @@ class Storage:
         if device is None:
             device = HOST if buffer is None else buffer.device
         self.device, self.origin, self.shared = device, origin, shared
+        self._constant: weakref.ref[Storage] | None = None
+
+    def constant(self) -> Storage:
+        """Return the same array without its origin, which readers would otherwise keep alive."""
+        if self.origin is None or self.shared:
+            return self
+        found = None if self._constant is None else self._constant()
+        if found is None or found.buffer is not self.buffer:
+            found = Storage(self.dtype, self.size, self.buffer, self.device)
+            self._constant = weakref.ref(found)
+        return found
 
 
 class SliceAttr(Record):

@@ -20,7 +20,7 @@ from weft.ir.node import Storage
 from weft.lang.launch.signature import told
 from weft.tensors.core.layouts import Layout, row_major
 from weft.tensors.core.lazy_tensor import TensorCore
-from weft.tensors.core.tensor_value import flush_readers, realize_all
+from weft.tensors.core.tensor_value import flush_readers, realize_all, show_memory
 from weft.tensors.core.thread_state import state
 
 __all__ = ["Written", "readable", "together"]
@@ -231,8 +231,7 @@ class Written:
             # on a view would otherwise compute again what all launches before it wrote.
             realize_all((tensor._base,))
         elif tensor._shared is not None:
-            tensor._node, tensor._buffer = host.leaf(tensor._shared, tensor.shape), self.buffer
-            tensor._version += 1
+            show_memory(tensor)
 
 
 def _is_its_own(tensor: TensorCore) -> bool:

@@ -22,8 +22,9 @@ from weft.ir.op import Op
 from weft.tensors.core.gradient_hooks import on_the_way
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.pending import note_losses
-from weft.tensors.core.tensor_value import leaves, recorded_of
+from weft.tensors.core.tensor_value import leaves
 from weft.tensors.core.thread_state import state
+from weft.tensors.core.views import recorded_of
 from weft.tensors.core.write_lock import changing
 
 __all__ = ["backward", "enable_grad", "grad", "inference_mode", "is_grad_enabled", "no_grad",

@@ -16,7 +16,7 @@ from weft.ir import infer
 from weft.ir.node import Node
 from weft.tensors.core.arguments import describe
 from weft.tensors.core.lazy_tensor import TensorCore
-from weft.tensors.core.tensor_value import recorded_of
+from weft.tensors.core.views import recorded_of
 from weft.weak import WeakTable
 
 __all__ = ["Handle", "add", "on_the_way"]

@@ -22,8 +22,9 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.tensors.core import views
 from weft.tensors.core.runtime_scalars import constant, yield_to
-from weft.tensors.core.tensor_value import Scalar, TensorValue, flat_leaf, leaves, recorded_of
+from weft.tensors.core.tensor_value import Scalar, TensorValue, flat_leaf, leaves
 from weft.tensors.core.thread_state import state
+from weft.tensors.core.views import recorded_of
 from weft.tensors.docs.documented import documented
 from weft.tensors.docs.reduction_sections import CORE
 
@@ -157,7 +158,7 @@ class TensorCore(TensorValue):
         if self._base is not None:
             raise GradientError("detach_", found="a view", expected="a tensor that is no view",
                                 hint="use detach()")
-        node = infer.detach(self._value())
+        node = views.detached(self._value())
         self._requires_grad, self._is_leaf = False, True
         self._assign(node)
         return self

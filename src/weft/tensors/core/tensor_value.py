@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from weft import driver
 from weft.errors import CaptureError, GradientError
-from weft.exchange import host
+from weft.exchange import host, shared
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.dtype import DType
@@ -28,8 +28,8 @@ from weft.tensors.core.write_lock import changing
 from weft.weak import Living, WeakTable
 
 __all__ = [
-    "Scalar", "TensorValue", "adopt", "flat_leaf", "flush_readers", "has_twin", "leaves",
-    "realize_all", "recorded_of",
+    "Scalar", "TensorValue", "adopt", "flat_leaf", "flush_readers", "leaves",
+    "realize_all", "show_memory",
 ]  # fmt: skip
 
 Scalar = bool | int | float
@@ -44,26 +44,8 @@ leaves: Final[WeakTable[Node, weakref.ref[TensorValue]]] = WeakTable()
 # Unrealized tensors, kept only while memory is shared with NumPy: a write to that memory must let
 # those that still read the old value go first.
 _lazy: Final = Living["TensorValue"]()
-_shared: Final = Living[Storage]()
-# What `has_twin` found since the last of them came.
-_twins: Final[WeakTable[Storage, bool]] = WeakTable()
-
-
-def recorded_of(node: Node) -> Node:
-    """Return what was recorded of a value: its node, unless it was realized or overwritten since.
-
-    It is what all values that one operation gave a tensor have in common.
-    """
-    while True:
-        attr, below = node.attr, nd.base(node)
-        if type(attr) is nd.History and not attr.replaced:
-            node = attr.node
-        elif state.capture is None and below.op is Op.BUFFER and below.attr.origin is not None and (
-            infer.same_shape(below.attr.origin.shape, node.shape)
-        ):  # fmt: skip
-            node = below.attr.origin
-        else:
-            return node
+# The storages over that memory, with the tensors that show it.
+_shared: Final[WeakTable[Storage, weakref.ref[TensorValue]]] = WeakTable()
 
 
 def _check_capture(step: views.Detach) -> None:
@@ -211,7 +193,7 @@ class TensorValue:
     def _read(self) -> Node:
         """Return the node to compute with: detached where gradients are off."""
         node = self._value()
-        return infer.detach(node) if self._requires_grad and not state.grad else node
+        return views.detached(node) if self._requires_grad and not state.grad else node
 
     def _own_step(self) -> int:
         """Return how many steps of the path lead to its own place in the autograd graph."""
@@ -267,6 +249,8 @@ class TensorValue:
             value = path[i].put(nodes[i], value)
             if recorded and i == at - 1 and own is not None:
                 own.history, value = value, infer.detach(value)
+                if _shared:
+                    shared.note_recorded(own.history)
         base._assign(value, recorded and own is None)
         if self is not base:
             self._follow()
@@ -279,7 +263,7 @@ class TensorValue:
         if recorded and tracked:
             self._keep_retained(node)
         if not recorded and tracked:
-            node = infer.overwritten(node, recorded_of(self._value()))
+            node = infer.overwritten(node, views.recorded_of(self._value()))
         if state.capture is None and self._shared is not None:
             value = self._from_node(node, recorded or tracked)
             flush_readers(self._shared, self, value)
@@ -301,7 +285,7 @@ class TensorValue:
 
     def _keep_retained(self, node: Node) -> None:
         """Let `grad` be that of the new value, if it is kept."""
-        old = recorded_of(self._value())
+        old = views.recorded_of(self._value())
         ref = leaves.get(old)
         if ref is not None and ref() is self:
             del leaves[old]
@@ -334,7 +318,8 @@ class TensorValue:
             return
         if self._requires_grad and not self._is_leaf and storage.origin is None:
             storage.origin = old
-        if not _shared or not _reads_shared(old):
+        if not _shared or not (
+                shared.note_recorded(old) if storage.origin is old else shared.reads(old)):
             pending.note_realized(old, node)
         buffer = storage.buffer
         if self._node is not old:  # it was written meanwhile
@@ -442,58 +427,70 @@ def _unrealized(tensors: Iterable[TensorValue], leafs: list[tuple[TensorValue, S
 def adopt(tensor: TensorValue, storage: Storage) -> None:
     """Note that a tensor's writes must reach memory that somebody else owns."""
     tensor._shared = storage
-    _shared.add(storage)
-    _twins.clear()
-
-
-def has_twin(storage: Storage) -> bool:
-    """Whether another tensor writes to some of the memory of `storage`, too."""
-    found: bool | None = _twins.get(storage)
-    if found is None:
-        found = _twins[storage] = any(
-            s is not storage and host.overlap(s.buffer, storage.buffer) for s in _shared)
-    return found
-
-
-def _reads_shared(node: Node) -> bool:
-    return any(n.op is Op.BUFFER and n.attr.shared for n in nd.toposort([node]))
+    _shared[storage] = weakref.ref(tensor)
 
 
 def flush_readers(storage: Storage, writer: TensorValue, value: TensorValue | None = None) -> None:
-    """Realize whatever is still to read the memory of `storage`, before it changes.
+    """Prepare for a change of the memory of `storage`: nobody is to read the new for the old.
 
-    With it `value`, which is to be written: its graph may hold those of the readers, which must not
-    be computed again once theirs have changed memory, too.
+    Whatever is still to read the memory is realized; with it `value`, which is to be written: its
+    graph may hold those of the readers, which must not be computed again once theirs have changed
+    memory, too. What was recorded gets a copy; the storage that shows the memory is then another.
     """
-
-    def reads(node: Node) -> bool:
-        """Whether a node is a leaf over some of this memory (slices of one array overlap)."""
-        if node.op is not Op.BUFFER or node.attr.buffer is None or not node.attr.shared:
-            return False
-        return host.overlap(node.attr.buffer, storage.buffer)
-
-    readers = []
+    readers, memory = [], storage.buffer
     for tensor in _lazy:
         node = tensor._node
-        if tensor is writer or tensor is value or tensor._base is writer or node is None:
+        if tensor is value or node is None:
             continue
-        if host.leaf_storage(node) is None and any(map(reads, nd.toposort([node]))):
+        if tensor._requires_grad:
+            shared.note_recorded(node)
+        if tensor is not writer and tensor._base is not writer and (
+            host.leaf_storage(node) is None and shared.reads(node, memory)
+        ):  # fmt: skip
             readers.append(tensor)
     if readers and value is not None:
         readers.append(value)
     realize_all(readers)
+    for old in shared.recorded_over(memory):
+        ref = _shared.get(old) or leaves.get(nd.buffer(old))
+        owner = None if ref is None else ref()
+        if owner is not None:
+            _renew(owner, old)
+        old.buffer, old.shared = host.head(old.buffer, old.buffer.nbytes), False
+
+
+def _renew(owner: TensorValue, old: Storage) -> None:
+    """Let a tensor that shows memory of others by the storage `old` do so by a new one."""
+    shows = owner._node is not None and host.leaf_storage(owner._node) is old
+    if owner._shared is old or (shows and owner._shared is not None):
+        adopt(owner, Storage(old.dtype, old.size, old.buffer, old.device, old.origin,
+                             shared=True))  # fmt: skip
+        if shows:
+            show_memory(owner)
+
+
+def show_memory(tensor: TensorValue) -> None:
+    """Let what lies in memory of others be the value of the tensor that shows it."""
+    storage = cast(Storage, tensor._shared)
+    tensor._node, tensor._buffer = host.leaf(storage, tensor.shape), storage.buffer
+    tensor._version += 1
+    if tensor._requires_grad and tensor._is_leaf:
+        leaves[flat_leaf(tensor._node)] = weakref.ref(tensor)
 
 
 def _write_through(tensor: TensorValue) -> None:
     """Copy a realized value into the shared memory, which is then the tensor's value again."""
-    shared = tensor._shared
-    if shared is None:
+    memory = tensor._shared
+    if memory is None or tensor._buffer is memory.buffer:
         return
-    flush_readers(shared, tensor)
-    buffer = tensor._buffer
+    flush_readers(memory, tensor)
+    memory, buffer = cast(Storage, tensor._shared), tensor._buffer
     if buffer is None:  # another thread has written meanwhile: its value will come
         return
-    host.put_back(shared, buffer)
-    tensor._node = host.leaf(shared, tensor.shape)
-    tensor._buffer = shared.buffer
-    tensor._version += 1
+    made = host.leaf_storage(cast(Node, tensor._node))
+    host.put_back(memory, buffer)
+    if tensor._requires_grad or memory.origin is not None:
+        origin = None if made is None or tensor._is_leaf else made.origin
+        adopt(tensor, Storage(memory.dtype, memory.size, memory.buffer, memory.device, origin,
+                              shared=True))  # fmt: skip
+    show_memory(tensor)

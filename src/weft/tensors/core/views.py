@@ -23,14 +23,45 @@ from weft.ir.record import Record
 from weft.ir.size import replaced, replaced_all
 from weft.tensors.core.layouts import Layout, reshaped, row_major
 from weft.tensors.core.source_positions import stamp
+from weft.tensors.core.thread_state import state
 
 __all__ = [
     "Bits", "Detach", "Diagonal", "Expand", "Permute", "Picked", "Reshape", "Slice", "Step",
-    "Strided", "Windows", "fixed", "layout_of", "steps_to", "strided",
+    "Strided", "Windows", "detached", "fixed", "layout_of", "recorded_of",
+    "steps_to", "strided",
 ]  # fmt: skip
 
 
 serials: Final = itertools.count()  # of nodes that stand for one tensor's value alone
+
+
+def detached(node: Node) -> Node:
+    """Return a value as a constant of differentiation.
+
+    What was computed before is read without what it was computed from: each step of a state that
+    is detached between steps would keep the step before it alive, and its arrays.
+    """
+    below = nd.base(node)
+    if below.op is Op.BUFFER and below.attr.origin is not None and state.capture is None:
+        node = infer.reshape(nd.buffer(below.attr.constant()), node.shape)
+    return infer.detach(node)
+
+
+def recorded_of(node: Node) -> Node:
+    """Return what was recorded of a value: its node, unless it was realized or overwritten since.
+
+    It is what all values that one operation gave a tensor have in common.
+    """
+    while True:
+        attr, below = node.attr, nd.base(node)
+        if type(attr) is nd.History and not attr.replaced:
+            node = attr.node
+        elif state.capture is None and below.op is Op.BUFFER and below.attr.origin is not None and (
+            infer.same_shape(below.attr.origin.shape, node.shape)
+        ):  # fmt: skip
+            node = below.attr.origin
+        else:
+            return node
 
 
 class Step(Protocol):
@@ -96,7 +127,7 @@ class Detach:
         """Return the array as a constant, a leaf, or with what was recorded of it."""
         if self.leaf is not None:
             return nd.make(Op.DETACH, base.dtype, base.shape, (base,), self._number)
-        return infer.detach(base) if self.history is None else infer.overwritten(base, self.history)
+        return detached(base) if self.history is None else infer.overwritten(base, self.history)
 
     def put(self, base: Node, value: Node) -> Node:
         """Return the new value."""
