@@ -8,17 +8,16 @@ other, too.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.ir.size import evaluate
 from weft.lang.launch.variants import failure
 from weft.runtimes.base import View
 
 if TYPE_CHECKING:
-    from weft.driver.context import Context
     from weft.driver.launch import LoadedOnDevice
-    from weft.lang.launch.launch import Configured
     from weft.lang.launch.marshal import Host
+    from weft.lang.launch.protocol import Launched
 
 __all__ = ["launch_on_device"]
 
@@ -33,7 +32,7 @@ class _Span(NamedTuple):
     written: bool
 
 
-def launch_on_device(launch: Configured, host: Host, place: Context) -> None:
+def launch_on_device(launch: Launched, host: Host, loaded: LoadedOnDevice) -> None:
     """Run a launch on a device, and wait for it.
 
     Parameters
@@ -42,10 +41,9 @@ def launch_on_device(launch: Configured, host: Host, place: Context) -> None:
         The kernel with its grid.
     host
         Its arguments.
-    place
-        The device.
+    loaded
+        The kernel for them, on the device.
     """
-    loaded = cast("LoadedOnDevice", launch.on_device(host.types, place))
     values = host.variables
     with host:
         host.resolve(loaded.written)
@@ -53,7 +51,7 @@ def launch_on_device(launch: Configured, host: Host, place: Context) -> None:
         ranges = {k: (host.addresses[k], host.addresses[k] + size)
                   for k, size in enumerate(sizes) if k not in host.views}
         spans = _spans([(*ranges[k], loaded.params[k].name in loaded.written) for k in ranges])
-        pool = place.runtime.pool
+        pool = loaded.context.runtime.pool
         copies: list[tuple[_Span, Any]] = []
         for span in spans:
             held = pool.allocate(span.end - span.start + _ALIGNMENT)

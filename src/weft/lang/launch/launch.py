@@ -326,7 +326,8 @@ class Configured:
             with importing:
                 from weft.lang.launch.device_launch import launch_on_device
 
-            launch_on_device(self, host, place)
+            there = cast("LoadedOnDevice", self.on_device(host.types, place))
+            launch_on_device(self, host, there)
             return
         loaded = self._variant(host.types)
         values = host.variables
