@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft import config
-from weft.backends import cpu, cpu_c, registry
+from weft.backends import cpu, registry
 from weft.backends.registry import Backend, Found
 from weft.compilers import c
 from weft.compilers.c_library import SharedLoader
@@ -64,14 +64,14 @@ def _fresh():
 @pytest.fixture(params=["linked", "shared"])
 def device(request):
     """A device of its own, whose programs are linked into the process, or loaded by dlopen."""
-    compiler = cpu_c.compiler(cpu_c.target())
+    compiler = context("cpu/c").compiler
     host = cpu.runtime()
     loader = host.link if request.param == "linked" else SharedLoader(compiler, False).load
     return IsolatedCpu("own/c", loader, lambda: host.thread_count, 1 << 20)
 
 
 def scale(device, nbuffers=2, variables=("n", "k")):
-    image = cpu_c.compiler(cpu_c.target()).compile(SOURCE)
+    image = context("cpu/c").compiler.compile(SOURCE)
     return device.load(SimpleNamespace(name="scale", image=image, variables=variables,
                                        nbuffers=nbuffers))  # fmt: skip
 
@@ -187,7 +187,7 @@ def test_a_compiler_that_fails_later_harms_nothing_else(text, reason, monkeypatc
                                                         cache_dir):
     """The error is told, values stay as they were, and what comes afterwards is right."""
     path, flag = tmp_path / "cc", tmp_path / "flag"
-    real = cpu_c.compiler(cpu_c.target()).path
+    real = context("cpu/c").compiler.path
     path.write_text(f'#!/bin/sh\nif [ ! -e {flag} ]; then exec {real} "$@"; fi\n{text}\n')
     path.chmod(0o755)
     monkeypatch.setenv("WEFT_CC", str(path))
@@ -211,7 +211,7 @@ def test_a_compiler_that_fails_later_harms_nothing_else(text, reason, monkeypatc
 @needs_compiler
 def test_another_compiler_makes_everything_anew(monkeypatch, tmp_path, cache_dir):
     """What the disk cache has of one compiler is not taken for another."""
-    real, log = cpu_c.compiler(cpu_c.target()).path, tmp_path / "log"
+    real, log = context("cpu/c").compiler.path, tmp_path / "log"
     for number in range(3):
         path = tmp_path / "cc"
         text = f"# build {min(number, 1)}"

@@ -329,9 +329,10 @@ def _is_c(pair: str) -> bool:
 
 BACKEND: Final = Backend(
     "cpu", ("llvm", "c"), probe, lambda: 1,
-    lambda ordinal, pair: _of_c().target() if _is_c(pair) else host_target(),
+    lambda ordinal, pair: _of_c().target(host_target()) if _is_c(pair) else host_target(),
     lambda target, pair: _of_c().renderer(target) if _is_c(pair) else renderer(target),
     lambda target, pair: _of_c().compiler(target) if _is_c(pair) else _compiler(),
-    lambda ordinal, pair: _of_c().runtime() if _is_c(pair) else runtime(),
-    is_native=True, prepare=prepare, missing=lambda pair: _of_c().missing(),
+    lambda ordinal, pair: _of_c().runtime(runtime()) if _is_c(pair) else runtime(),
+    is_native=True, prepare=prepare,
+    missing=lambda pair: _of_c().missing(_of_c().target(host_target())),
 )  # fmt: skip

@@ -8,8 +8,8 @@ device's own: what runs native code of the pair ``llvm`` never meets it.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from weft.backends import cpu
 from weft.compilers import c
 from weft.compilers.c import CCompiler
 from weft.locks import mutex
@@ -18,6 +18,9 @@ from weft.renderers.cstyle.c.target import c_target
 from weft.runtimes.cpu.isolated import IsolatedCpu
 from weft.store import cache
 from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.runtimes.cpu.runtime import CpuRuntime
 
 __all__ = ["NAME", "compiler", "description", "missing", "renderer", "runtime", "target"]
 
@@ -28,9 +31,9 @@ _runtime: IsolatedCpu | None = None
 
 
 @lru_cache(maxsize=1)
-def target() -> Target:
-    """Return what the processor can do through a C compiler."""
-    return c_target(cpu.host_target())
+def target(host: Target) -> Target:
+    """Return what a processor, as the pair ``llvm`` knows it, can do through a C compiler."""
+    return c_target(host)
 
 
 def renderer(described: Target) -> CRenderer:
@@ -49,24 +52,22 @@ def compiler(described: Target) -> CCompiler:
     return c.find_compiler(described, cache=cache())
 
 
-def missing() -> str:
+def missing(described: Target) -> str:
     """Return why there is no C compiler, an empty string if there is one."""
-    return c.missing(target(), cache=cache())
+    return c.missing(described, cache=cache())
 
 
-def description() -> str:
+def description(described: Target) -> str:
     """Return which compiler makes its kernels, for people."""
-    found = compiler(target())
+    found = compiler(described)
     version = ".".join(map(str, found.version))
     return f"kernels in C, by {found.family} {version} ({found.path})"
 
 
-def runtime() -> IsolatedCpu:
-    """Return the one runtime of the device."""
+def runtime(host: CpuRuntime) -> IsolatedCpu:
+    """Return the one runtime of the device, which loads and runs kernels as the host does."""
     global _runtime
-    if _runtime is None:
-        host = cpu.runtime()
-        with _lock:
-            if _runtime is None:
-                _runtime = IsolatedCpu(NAME, host.link, lambda: host.thread_count)
-    return _runtime
+    with _lock:
+        if _runtime is None:
+            _runtime = IsolatedCpu(NAME, host.link, lambda: host.thread_count)
+        return _runtime

@@ -27,7 +27,7 @@ def command() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.backends import cpu_c, registry
+    from weft.backends import cpu, cpu_c, registry
 
     table = Table(box=None, pad_edge=False)
     for title in ("device", "state", "what"):
@@ -37,7 +37,7 @@ def command() -> None:
             table.add_row(found.family, "absent", found.reason)
             continue
         if found.family == cpu_c.NAME:
-            table.add_row(found.family, "ready", cpu_c.description())
+            table.add_row(found.family, "ready", cpu_c.description(cpu.host_target()))
             continue
         if found.family == "interpreter":
             table.add_row(found.family, "ready", "kernels of threads, one statement at a time")
