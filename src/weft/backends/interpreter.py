@@ -17,4 +17,5 @@ BACKEND: Final = Backend(
     "interpreter", ("lockstep",), lambda: "", lambda: 1, lambda ordinal, pair: cpu.host_target(),
     lambda target, pair: cpu.renderer(target), cpu.BACKEND.compiler,
     lambda ordinal, pair: cpu.runtime(), is_native=True,
+    description="kernels of threads, one statement at a time", is_asked_for=True,
 )  # fmt: skip

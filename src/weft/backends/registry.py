@@ -48,10 +48,10 @@ HOST: Final = "cpu"  # the device whose memory is that of this process
 ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu",
                 "interpreter")  # fmt: skip
 _PATIENCE: Final = 10.0  # seconds that a probe may take
-_BUILT_IN: Final = {"cpu": "weft.backends.cpu", "interpreter": "weft.backends.interpreter"}
+_BUILT_IN: Final = {f: f"weft.backends.{f}" for f in ("cpu", "null", "interpreter")}
 _NOT_BUILT: Final = "this version of Weft has no backend for it"
 _ABSENT: Final = {
-    **dict.fromkeys(("disk", "null", "cuda", "hip", "opencl", "vulkan", "webgpu"), _NOT_BUILT),
+    **dict.fromkeys(("disk", "cuda", "hip", "opencl", "vulkan", "webgpu"), _NOT_BUILT),
     "tenstorrent": "no toolchain for it is known",
 }
 _NAME: Final = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,6}))?(?:/([a-z][a-z0-9_]*))?")
@@ -105,6 +105,10 @@ class Backend(Record):
     missing : callable, optional
         ``(pair) -> str``: why a pair beside the default is absent, or an empty string. It may
         raise: that is a reason too.
+    description : str
+        What it is, for people; without it they are told of the target.
+    is_asked_for : bool
+        Whether it is never the default unless somebody names it.
     """
 
     family: str
@@ -118,6 +122,8 @@ class Backend(Record):
     is_native: bool = False
     prepare: Callable[[], None] | None = None
     missing: Callable[[str], str] | None = None
+    description: str = ""
+    is_asked_for: bool = False
 
 
 class Found(Record):
@@ -318,7 +324,7 @@ def chosen() -> str | None:
 def default() -> str:
     """Return the device that was chosen, else that of ``WEFT_DEVICE``, else the first that runs.
 
-    The interpreter is taken only where it is asked for: it is a thousand times slower.
+    What computes nothing, or a thousand times slower, is taken only where it is asked for.
 
     Raises
     ------
@@ -338,7 +344,7 @@ def default() -> str:
     reasons = []
     for family in _in_order():
         found = probe(family)
-        if found.devices and family != "interpreter":
+        if found.devices and not backend(family).is_asked_for:
             return found.devices[0]
         reasons.append(f"{found.family}: {found.reason or 'only where WEFT_DEVICE names it'}")
     raise DeviceError("device", found="none that can be used", expected="at least one",

@@ -39,8 +39,9 @@ def command() -> None:
         if found.family == cpu_c.NAME:
             table.add_row(found.family, "ready", cpu_c.description(cpu.host_target()))
             continue
-        if found.family == "interpreter":
-            table.add_row(found.family, "ready", "kernels of threads, one statement at a time")
+        about = registry.backend(found.family).description
+        if about:
+            table.add_row(found.family, "ready", about)
             continue
         described = registry.backend(found.family).target(0, "")
         what = (
