@@ -7,17 +7,38 @@ here instead, and gets a copy at the first write.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from weft.exchange import host
+from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 from weft.weak import Living
 
-__all__ = ["note_recorded", "reads", "recorded_over"]
+__all__ = ["apart", "copied", "note_recorded", "reads", "recorded_over"]
 
 _recorded: Final = Living[Storage]()
+
+
+def apart(node: Node, tracked: bool) -> Node:
+    """Return a value that is to have memory of its own, as a copy if it is that of others.
+
+    With `tracked`, gradients go to what it is copied from.
+    """
+    source = node
+    while source.op is Op.RESHAPE or source.op is Op.DETACH:
+        source = source.args[0]
+    if source.op is not Op.BUFFER or not source.attr.shared:
+        return node
+    made = infer.contiguous(node)
+    return infer.overwritten(made, node) if tracked else made
+
+
+def copied(storage: Storage) -> Storage:
+    """Return another storage with a copy of the elements."""
+    buffer = host.head(storage.buffer, int(cast(Any, storage.size)) * storage.dtype.itemsize)
+    return Storage(storage.dtype, storage.size, buffer, storage.device)
 
 
 def reads(node: Node, buffer: Any = None) -> bool:

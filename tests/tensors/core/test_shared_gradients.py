@@ -31,6 +31,15 @@ def copy(x, w):
     x.copy_(w * w)
 
 
+def leaf(x, w):
+    x.copy_(w)
+
+
+def leaf_twice(x, w):
+    x.copy_(w)
+    x.copy_(w)
+
+
 def element(x, w):
     x[1] = w[2] * 3
 
@@ -54,7 +63,7 @@ def value_alone(x, w):
         x.add_(1)
 
 
-WRITES = [add, multiply, copy, element, view, detached_view, two, value_alone]
+WRITES = [add, multiply, copy, leaf, leaf_twice, element, view, detached_view, two, value_alone]
 
 
 @pytest.mark.parametrize("looked_at", [False, True])
@@ -167,3 +176,18 @@ def test_random_programs(rng):
         shared, expected = both(program)
         np.testing.assert_allclose(shared, expected, rtol=1e-4, atol=1e-5, err_msg=str(
             [*zip(choices, places, strict=True)]))  # fmt: skip
+
+
+@pytest.mark.parametrize("made", [weft.from_numpy, own], ids=["NumPy", "Weft"])
+def test_the_gradient_of_a_copy_is_its_own(made):
+    w = weft.tensor([1.0, 2.0], requires_grad=True)
+    written = made(np.zeros(2, np.float32)).copy_(w)
+    one, two, power = w.clone(), w.clone(), w ** 1
+    for t in (written, one, two, power):
+        t.retain_grad()
+    (written * 2 + one * 3 + two * 5 + power * 7 + w * 11).sum().backward()
+    found = [t.grad.tolist() for t in (written, one, two, power, w)]
+    assert found == [[2, 2], [3, 3], [5, 5], [7, 7], [28, 28]]
+    copied = w.clone()
+    (gradient,) = weft.grad((copied * copied).sum() + w.sum(), [copied])
+    assert gradient.tolist() == [2, 4]

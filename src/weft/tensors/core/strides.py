@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self, TypeVar, cast
 
 from weft.ir import infer
 from weft.ir.expr import Expr
+from weft.ir.node import Shape
 from weft.ir.runtime_size import RuntimeSize
 from weft.ir.size import replaced_all
 from weft.tensors.core import views
@@ -55,14 +57,14 @@ class Strides(TensorCore):
         base = self if self._base is None else self._base
         path = (*self._path, *steps)
         try:
-            return views.layout_of(base.shape, path), (
+            return _layout_of(base.shape, path), (
                 None if state.capture is None else state.capture.doubt(base))
         except Undecided as found:
             size = found.size
         if not isinstance(size, RuntimeSize):
             return None, size
         values = size.sizes.values
-        return views.layout_of(replaced_all(base.shape, values),
+        return _layout_of(replaced_all(base.shape, values),
                                [views.fixed(step, values) for step in path]), size
 
     def _find_order(self) -> tuple[bool, Expr | None]:
@@ -123,3 +125,17 @@ def _see(size: Expr | None, what: str) -> None:
     """Note that the function sees what a size decides."""
     if isinstance(size, RuntimeSize):
         size.seen(what)
+
+
+def _layout_of(shape: Shape, path: Iterable[views.Step]) -> Layout | None:
+    """Return the layout of a view in a base of a shape, None where strides cannot say it.
+
+    Raises
+    ------
+    Undecided
+        If it depends on the values of symbolic sizes.
+    """
+    layout: Layout | None = row_major(shape)
+    for step in path:
+        layout = None if layout is None else step.move(layout)
+    return layout

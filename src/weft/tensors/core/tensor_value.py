@@ -48,17 +48,6 @@ _lazy: Final = Living["TensorValue"]()
 _shared: Final[WeakTable[Storage, weakref.ref[TensorValue]]] = WeakTable()
 
 
-def _check_capture(step: views.Detach) -> None:
-    """Refuse to record in a capture what concerns a tensor from outside."""
-    capture = state.capture
-    if capture is not None and (step.capture is None or step.capture() is not capture):
-        raise CaptureError(
-            "in-place write", found="a write that records gradients to a detached view from "
-            "outside the captured function", expected="a view that is made inside it",
-            hint="call detach() in the function",
-        )
-
-
 def flat_leaf(node: Node) -> Node:
     """Return the flat BUFFER below a leaf: reshapes of a leaf read it directly."""
     return node.args[0] if node.op is Op.RESHAPE and node.args[0].op is Op.BUFFER else node
@@ -113,7 +102,9 @@ class TensorValue:
             for other in others:
                 if other is not None and other._requires_grad:
                     needs = True
-        return self._from_node(node, needs)
+        if needs and node is self._node:
+            node = views.distinct(node)
+        return self._from_node(shared.apart(node, needs) if _shared else node, needs)
 
     def _view(self, step: views.Step) -> Self:
         """Return a view of this tensor."""
@@ -238,7 +229,9 @@ class TensorValue:
                                 expected="a tensor computed from it",
                                 hint="write inside weft.no_grad()")
         if recorded and own is not None:
-            _check_capture(own)
+            own.check_capture()
+        if recorded and any(value is s._node for s in sources):
+            value = views.distinct(value)
         if recorded and tracked and replaces:
             value = infer.overwritten(value, self._value(), True)
         nodes = [base._value()]
@@ -268,6 +261,8 @@ class TensorValue:
             value = self._from_node(node, recorded or tracked)
             flush_readers(self._shared, self, value)
             node = value._value()
+        elif _shared:
+            node = shared.apart(node, recorded or tracked)
         if recorded:
             self._requires_grad, self._is_leaf = True, False
         if self._requires_grad and self._is_leaf:
@@ -316,6 +311,8 @@ class TensorValue:
         storage = host.leaf_storage(node)
         if storage is None or old is node or self._node is not old:
             return
+        if storage.shared and self._base is None and self._shared is None:
+            node = host.leaf(storage := shared.copied(storage), self.shape)
         if self._requires_grad and not self._is_leaf and storage.origin is None:
             storage.origin = old
         if not _shared or not (
@@ -487,10 +484,12 @@ def _write_through(tensor: TensorValue) -> None:
     memory, buffer = cast(Storage, tensor._shared), tensor._buffer
     if buffer is None:  # another thread has written meanwhile: its value will come
         return
-    made = host.leaf_storage(cast(Node, tensor._node))
+    node, origin = cast(Node, tensor._node), None
+    made = host.leaf_storage(node)
     host.put_back(memory, buffer)
     if tensor._requires_grad or memory.origin is not None:
-        origin = None if made is None or tensor._is_leaf else made.origin
+        if made is not None and not tensor._is_leaf:
+            origin = made.origin or views.distinct(node)
         adopt(tensor, Storage(memory.dtype, memory.size, memory.buffer, memory.device, origin,
                               shared=True))  # fmt: skip
     show_memory(tensor)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol, cast
 
-from weft.errors import ShapeError
+from weft.errors import CaptureError, ShapeError
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
@@ -21,13 +21,13 @@ from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.size import replaced, replaced_all
-from weft.tensors.core.layouts import Layout, reshaped, row_major
+from weft.tensors.core.layouts import Layout, reshaped
 from weft.tensors.core.source_positions import stamp
 from weft.tensors.core.thread_state import state
 
 __all__ = [
     "Bits", "Detach", "Diagonal", "Expand", "Permute", "Picked", "Reshape", "Slice", "Step",
-    "Strided", "Windows", "detached", "fixed", "layout_of", "recorded_of",
+    "Strided", "Windows", "detached", "distinct", "fixed", "recorded_of",
     "steps_to", "strided",
 ]  # fmt: skip
 
@@ -62,6 +62,15 @@ def recorded_of(node: Node) -> Node:
             node = below.attr.origin
         else:
             return node
+
+
+def distinct(node: Node) -> Node:
+    """Return a value with a place of its own in the autograd graph, from which gradients go on.
+
+    What is asked for the gradient of a copy is not that of what was copied.
+    """
+    place = nd.make(Op.DETACH, node.dtype, node.shape, (node,), next(serials))
+    return infer.overwritten(node, place, True)
 
 
 class Step(Protocol):
@@ -122,6 +131,16 @@ class Detach:
 
     def __hash__(self) -> int:
         return hash(Detach)
+
+    def check_capture(self) -> None:
+        """Refuse to record in a capture what concerns a tensor from outside."""
+        capture = state.capture
+        if capture is not None and (self.capture is None or self.capture() is not capture):
+            raise CaptureError(
+                "in-place write", found="a write that records gradients to a detached view from "
+                "outside the captured function", expected="a view that is made inside it",
+                hint="call detach() in the function",
+            )
 
     def read(self, base: Node) -> Node:
         """Return the array as a constant, a leaf, or with what was recorded of it."""
@@ -409,20 +428,6 @@ class Strided(Record):
         step = layout.strides[0] if layout.strides else 1
         return Layout(layout.offset + self.offset * step, self.shape,
                       tuple(s * step for s in self.strides))  # fmt: skip
-
-
-def layout_of(shape: Shape, path: Iterable[Step]) -> Layout | None:
-    """Return the layout of a view in a base of a shape, None where strides cannot say it.
-
-    Raises
-    ------
-    Undecided
-        If it depends on the values of symbolic sizes.
-    """
-    layout: Layout | None = row_major(shape)
-    for step in path:
-        layout = None if layout is None else step.move(layout)
-    return layout
 
 
 def fixed(step: Any, values: Mapping[str, int]) -> Any:

@@ -130,7 +130,9 @@ class Arithmetic(Strides):
 
     def clone(self) -> Self:
         """Return the same values as a tensor that shares no memory with this one."""
-        return self._wrap(self._read())
+        made = self._wrap(self._read())
+        base = self if self._base is None else self._base
+        return made if base._shared is None else made.realize()  # before its owner writes
 
     def copy(self) -> Self:
         """Return the same values as a tensor that shares no memory with this one, as in NumPy."""
