@@ -109,6 +109,8 @@ class Backend(Record):
         What it is, for people; without it they are told of the target.
     is_asked_for : bool
         Whether it is never the default unless somebody names it.
+    interprets : bool
+        Whether kernels of threads run in lockstep on its memory, which is that of this process.
     """
 
     family: str
@@ -124,6 +126,7 @@ class Backend(Record):
     missing: Callable[[str], str] | None = None
     description: str = ""
     is_asked_for: bool = False
+    interprets: bool = False
 
 
 class Found(Record):

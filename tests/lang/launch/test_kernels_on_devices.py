@@ -163,6 +163,21 @@ def test_launches_in_captured_functions(place, rng):
         np.testing.assert_array_equal(found.numpy(), np.where(a > 0.5, 20, 10))
 
 
+def test_what_runs_on_the_host_alone_refuses_memory_of_devices():
+    @weft.compute
+    def twice(x: weft.float32[:]):
+        for i in range(x.shape[0]):
+            x[i] = 2 * x[i]
+
+    x = weft.ones(4, device="late").realize()
+    with pytest.raises(DeviceError, match="memory of late"):
+        twice(x)
+    with pytest.raises(DeviceError, match="memory of late"):
+        weft.sanitize(saxpy, 1, 4)(1.0, x, x, x)
+    with pytest.raises(DeviceError, match="memory of late"):
+        weft.interpret(saxpy, 1, 4)(1.0, x, x, x)
+
+
 def test_launches_on_the_first_device_stay_native():
     x = np.ones(4, np.float32)
     for _ in range(3):
