@@ -9,7 +9,7 @@ from weft import gpu
 from weft.errors import BoundsError, DeviceError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("compiled")
-PLACES = ("far", "late", "late:1")
+PLACES = ("far", "late", "late:1", pytest.param("cpu/c", marks=pytest.mark.requires("cpu/c")))
 TABLE = np.array([10, 20, 30, 40], np.int32)
 
 
