@@ -61,8 +61,8 @@ class Device:
         return oracle.array_of(base.attr.buffer, node.dtype, node.shape).copy()
 
     def keeps_payloads(self, dtype):
-        """Whether a bitcast to a type keeps the bits of NaN: Python has no floats below 32 bits."""
-        return self.name != "interpreter" or dtype.itemsize >= 4
+        """Whether a bitcast to a type keeps the bits of NaN: Python has floats of 64 bits."""
+        return self.name != "interpreter" or dtype.itemsize == 8
 
     @staticmethod
     def place(leaf):
