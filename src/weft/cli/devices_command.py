@@ -25,6 +25,7 @@ def _products(target: Target) -> str:
 def command() -> None:
     """List the devices, and say why others are absent."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from weft.backends import cpu, cpu_c, registry
@@ -34,7 +35,7 @@ def command() -> None:
         table.add_column(title)
     for found in (*registry.available(), *registry.more_pairs()):
         if found.reason:
-            table.add_row(found.family, "absent", found.reason)
+            table.add_row(found.family, "absent", escape(found.reason))
             continue
         if found.family == cpu_c.NAME:
             table.add_row(found.family, "ready", cpu_c.description(cpu.host_target()))
