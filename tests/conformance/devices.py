@@ -14,7 +14,7 @@ from weft.ir import node as nd
 from weft.ir.op import Op
 
 # A new backend runs the whole suite by its name here, and the capability that it needs.
-DEVICES = {"cpu": "cpu", "cpu/c": "cpu/c", "far": "cpu", "late:1": "cpu"}
+DEVICES = {"cpu": "cpu", "interpreter": "cpu", "cpu/c": "cpu/c", "far": "cpu", "late:1": "cpu"}
 
 
 class Device:
@@ -59,6 +59,10 @@ class Device:
         while base.op is Op.RESHAPE:
             base = base.args[0]
         return oracle.array_of(base.attr.buffer, node.dtype, node.shape).copy()
+
+    def keeps_payloads(self, dtype):
+        """Whether a bitcast to a type keeps the bits of NaN: Python has floats of 64 bits."""
+        return self.name != "interpreter" or dtype.itemsize == 8
 
     @staticmethod
     def place(leaf):

@@ -7,7 +7,7 @@ from values import assert_same, calm, random
 import graphs
 from graphs import el
 from weft.driver import counters
-from weft.driver.context import host_context
+from weft.driver.context import context
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.interpret import interpret
@@ -20,7 +20,7 @@ from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
 
 
-def interpreted(nodes, level):
+def interpreted(nodes, level, device):
     """Run the kernels of a graph one by one in an interpreter; return the nodes' arrays."""
     import oracle
 
@@ -40,11 +40,11 @@ def interpreted(nodes, level):
         if level == "nest":
             interpret.run(kernel, operands)
             continue
-        kernel = choose(kernel, host_context().target, 2)
+        kernel = choose(kernel, context(device.name).target, 2)
         if level == "scheduled":
             interpret.run(kernel, operands)
         else:
-            flat = vectorize(legalize(kernel, host_context().target))
+            flat = vectorize(legalize(kernel, context(device.name).target))
             interpret.run_linear(linearize(flat), operands)
     return [arrays[n] for n in nodes]
 
@@ -102,7 +102,8 @@ EXACT = (chain, halves, integers, movement, sums, orders, indices)
 @pytest.mark.parametrize("program", EXACT, ids=lambda f: f.__name__)
 def test_exact_kernels(program, level, device, rng):
     nodes = program(device, rng)
-    for native, other in zip(device.compute(*nodes), interpreted(nodes, level), strict=True):
+    others = interpreted(nodes, level, device)
+    for native, other in zip(device.compute(*nodes), others, strict=True):
         assert_same(native, other)
 
 
@@ -121,7 +122,7 @@ def test_float_kernels(name, device, rng):
     x, w = (leaf(device, dt.float32, *shape, rng=rng, values=calm) for shape in ((7, 33), (33, 5)))
     node = FLOATING[name](x, w)
     (native,) = device.compute(node)
-    (nest,), (linear,) = interpreted([node], "nest"), interpreted([node], "linear")
+    (nest,), (linear,) = (interpreted([node], level, device) for level in ("nest", "linear"))
     np.testing.assert_allclose(native, nest, rtol=1e-5, atol=1e-5)
     assert_same(native, linear)
 

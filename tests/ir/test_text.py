@@ -15,7 +15,7 @@ from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Bounds, Expr
-from weft.ir.linear import LinearKernel, Value
+from weft.ir.linear import Compute, LinearKernel, Value
 from weft.ir.lookup import lookup
 from weft.ir.op import SCALAR_OPS, Op
 from weft.ir.record import Record
@@ -250,6 +250,16 @@ def linear_parts(k):
 
     code = [(type(i), *map(plain, i.values())) for i in k.code]
     return (k.name, k.params, k.variables, code, k.messages, k.meta)
+
+
+def test_lanes_of_two_vectors_round_trip():
+    """What SHUFFLE picks is text, which other details are not."""
+    a, b, c = (Value("", k, dt.float32, 2) for k in range(3))
+    code = (Compute(a, Op.CONST, (), 1.0), Compute(b, Op.CONST, (), 2.0),
+            Compute(c, Op.SHUFFLE, (a, b), "0_2"))  # fmt: skip
+    text = print_linear(LinearKernel("k", (), (), code))
+    assert parse_linear(text).code[-1].attr == "0_2"
+    assert print_linear(parse_linear(text)) == text
 
 
 def test_linear_round_trip(golden):

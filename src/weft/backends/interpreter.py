@@ -1,21 +1,72 @@
-"""The interpreter device: kernels of threads in NumPy, on arrays of the host.
+"""The interpreter device: it needs no compiler, and checks each access.
 
-It needs no compiler. What runs there is in `weft.runtimes.lockstep`; arrays lie in the memory of
-the host, and operations on whole arrays are those of the CPU.
+Kernels of tensors run at kernel level, one instruction after another (`weft.runtimes.interpreter`);
+kernels of threads run in lockstep (`weft.runtimes.lockstep`), on the same memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from weft.backends import cpu
 from weft.backends.registry import Backend
+from weft.ir.dtype import DType
+from weft.ir.linear import LinearKernel
+from weft.ir.op import Operation
+from weft.ir.text.text_linear import print_linear
+from weft.locks import mutex
+from weft.renderers.base import PLAIN, Source, Style
+from weft.runtimes.interpreter import InterpreterDevice
+from weft.target import Target, native_operations
 
 __all__ = ["BACKEND"]
 
+_TARGET: Final = Target("interpreter", "python", operations=native_operations())
+
+_lock = mutex()
+_devices: dict[str, InterpreterDevice] = {}
+
+
+class _Renderer:
+    """Writes kernels in the text form of kernel level."""
+
+    device = "interpreter"
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def render(self, kernel: LinearKernel, name: str | None = None, style: Style = PLAIN
+               ) -> Source:  # fmt: skip
+        """Return the text, in which the messages of failures are their numbers."""
+        numbers = tuple((str(1 + k), None) for k in range(len(kernel.messages)))
+        numbered = kernel.replace(name=name or kernel.name, messages=numbers)
+        return Source("weft", numbered.name, print_linear(numbered))
+
+    def decompositor(self) -> Callable[[Operation, DType], bool]:
+        """Return a function that wants nothing decomposed."""
+        return lambda op, dtype: False
+
+
+class _Compiler:
+    """Takes the text as it is."""
+
+    cache_key = "interpreter"
+
+    def compile(self, source: str, pipeline: str = "short") -> bytes:
+        """Return the bytes of the text."""
+        return source.encode()
+
+
+def _open(ordinal: int, pair: str) -> InterpreterDevice:
+    with _lock:
+        if "interpreter" not in _devices:
+            _devices["interpreter"] = InterpreterDevice("interpreter")
+        return _devices["interpreter"]
+
+
 BACKEND: Final = Backend(
-    "interpreter", ("lockstep",), lambda: "", lambda: 1, lambda ordinal, pair: cpu.host_target(),
-    lambda target, pair: cpu.renderer(target), cpu.BACKEND.compiler,
-    lambda ordinal, pair: cpu.runtime(), is_native=True,
-    description="kernels of threads, one statement at a time", is_asked_for=True,
+    "interpreter", ("lockstep",), lambda: "", lambda: 1, lambda ordinal, pair: _TARGET,
+    lambda target, pair: _Renderer(target), lambda target, pair: _Compiler(), _open,
+    description="kernels in Python: one instruction after another, or threads in lockstep",
+    is_asked_for=True, interprets=True,
 )  # fmt: skip

@@ -54,7 +54,9 @@ class _Compiler:
 
 def _open(ordinal: int, pair: str) -> NullDevice:
     with _lock:
-        return _devices.setdefault("null", NullDevice("null"))
+        if "null" not in _devices:
+            _devices["null"] = NullDevice("null")
+        return _devices["null"]
 
 
 BACKEND: Final = Backend(

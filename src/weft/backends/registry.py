@@ -111,6 +111,8 @@ class Backend(Record):
         What it is, for people; without it they are told of the target.
     is_asked_for : bool
         Whether it is never the default unless somebody names it.
+    interprets : bool
+        Whether kernels of threads run in lockstep on its memory, which is that of this process.
     probe_in_child : Probe, optional
         What a child process asks instead of `probe` and `count`, which are None then: a driver
         that hangs or crashes ends the child alone. Every driver that is a library should have it.
@@ -129,6 +131,7 @@ class Backend(Record):
     missing: Callable[[str], str] | None = None
     description: str = ""
     is_asked_for: bool = False
+    interprets: bool = False
     probe_in_child: Probe | None = None
 
 

@@ -98,6 +98,12 @@ class Context:
         return self.backend.is_native and self.pair == self.backend.pairs[0]
 
     @property
+    def interprets(self) -> bool:
+        """Whether kernels of threads run there in lockstep."""
+        found: bool = self.backend.interprets
+        return found
+
+    @property
     def native(self) -> CpuRuntime:
         """The runtime of a native device.
 

@@ -9,7 +9,7 @@ from weft import gpu
 from weft.errors import BoundsError, DeviceError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("compiled")
-PLACES = ("far", "late", "late:1")
+PLACES = ("far", "late", "late:1", pytest.param("cpu/c", marks=pytest.mark.requires("cpu/c")))
 TABLE = np.array([10, 20, 30, 40], np.int32)
 
 
@@ -161,6 +161,21 @@ def test_launches_in_captured_functions(place, rng):
         assert out.device == found.device == place
         np.testing.assert_allclose(out.numpy(), 2 * a + 2 * b + 1, rtol=1e-6)
         np.testing.assert_array_equal(found.numpy(), np.where(a > 0.5, 20, 10))
+
+
+def test_what_runs_on_the_host_alone_refuses_memory_of_devices():
+    @weft.compute
+    def twice(x: weft.float32[:]):
+        for i in range(x.shape[0]):
+            x[i] = 2 * x[i]
+
+    x = weft.ones(4, device="late").realize()
+    with pytest.raises(DeviceError, match="memory of late"):
+        twice(x)
+    with pytest.raises(DeviceError, match="memory of late"):
+        weft.sanitize(saxpy, 1, 4)(1.0, x, x, x)
+    with pytest.raises(DeviceError, match="memory of late"):
+        weft.interpret(saxpy, 1, 4)(1.0, x, x, x)
 
 
 def test_launches_on_the_first_device_stay_native():

@@ -149,10 +149,14 @@ class _LinearParser:
             return li.Compute(result, Op.CONST, (), line.literal(result.dtype))
         head, _, detail = line.name().partition(".")
         op = BY_NAME.get(head)
-        if op is None or op.group not in li.COMPUTE_GROUPS or (detail and not detail.isdigit()):
+        lanes = op is Op.SHUFFLE and all(map(str.isdigit, detail.split("_")))
+        if op is None or op.group not in li.COMPUTE_GROUPS or not (
+            lanes or not detail or detail.isdigit()
+        ):
             line.at -= 1
             line.fail("an operation")
-        return li.Compute(result, op, self.values_to(line), int(detail) if detail else None)
+        attr = detail if lanes else int(detail) if detail else None
+        return li.Compute(result, op, self.values_to(line), attr)
 
     def store(self, line: Line) -> Inst:
         memory, offset = self.at(line)

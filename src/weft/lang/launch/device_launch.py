@@ -45,6 +45,7 @@ def launch_on_device(launch: Launched, host: Host, loaded: LoadedOnDevice) -> No
         The kernel for them, on the device.
     """
     values = host.variables
+    host.on_device = True
     with host:
         host.resolve(loaded.written)
         sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in loaded.params]

@@ -285,7 +285,7 @@ class Configured:
         check_stream(stream, name)
         self.shared = shared
         device = get_default_device() if options.device == "auto" else options.device
-        self.interpreted = device.startswith("interpreter")
+        self.interpreted = context(device).interprets
         self.ndim = max(k for k in range(3) if k == 0 or self.grid[k] > 1) + 1
         self._launches: list[NativeLaunch] = []
         self._seen: dict[Any, int] = {}
@@ -322,6 +322,9 @@ class Configured:
         """Run the compiled kernel, by way of Python."""
         host = self.take(args)
         place = self._device(host)
+        if place.interprets:
+            self.carry_out(args)
+            return
         if not place.is_native:
             with importing:
                 from weft.lang.launch.device_launch import launch_on_device

@@ -61,10 +61,12 @@ class Host:
         What each argument is.
     views : dict of int to View
         Memory of tensors, by the position of the address; known after `resolve`.
+    on_device : bool
+        Whether the launch takes buffers, of which none needs an address.
     """
 
     __slots__ = ("_alone", "_written", "addresses", "copies", "kept", "kernel", "lenient",
-                 "tensors", "types", "variables", "views", "where")  # fmt: skip
+                 "on_device", "tensors", "types", "variables", "views", "where")  # fmt: skip
 
     takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
     takes_views = False  # of one memory, with strides of their own
@@ -74,6 +76,7 @@ class Host:
         self.lenient = signature is not None and signature.lenient
         self.addresses: list[int] = []
         self.views: dict[int, View] = {}
+        self.on_device = False
         self.variables: dict[str, int] = {}
         self.kept: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
@@ -183,7 +186,7 @@ class Host:
         """Note in which buffer an argument lies, and how many bytes after its begin."""
         self.kept.append(buffer)
         self.views[index] = View(buffer, offset)
-        if buffer.in_process:
+        if buffer.in_process or not self.on_device:  # which raises: nothing else is passed by it
             self.addresses[index] = buffer.address + offset
 
     def _placed(self, index: int, buffer: Any, layout: Layout, tensor: TensorCore) -> None:

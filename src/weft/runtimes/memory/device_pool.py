@@ -171,12 +171,15 @@ class DevicePool:
         Raw memory.
     limit
         Most bytes that the pool may hold.
+    kind
+        The class of its buffers.
     """
 
     checks = False
 
-    def __init__(self, device: str, driver: Driver, limit: int) -> None:
-        self.device, self.limit = device, limit
+    def __init__(self, device: str, driver: Driver, limit: int,
+                 kind: type[DeviceBuffer] = DeviceBuffer) -> None:  # fmt: skip
+        self.device, self.limit, self._kind = device, limit, kind
         self._driver = driver
         self._lock = mutex()
         self._free: dict[int, list[tuple[Any, list[Event]]]] = {}
@@ -202,7 +205,7 @@ class DevicePool:
         handle = self._reuse(size)
         if handle is None:
             handle = self._grow(size)
-        buffer = DeviceBuffer(self, (handle, size), nbytes)
+        buffer = self._kind(self, (handle, size), nbytes)
         if zero:
             self._driver.write(handle, 0, memoryview(bytes(nbytes)))
         return buffer

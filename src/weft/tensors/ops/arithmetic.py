@@ -72,7 +72,7 @@ class Arithmetic(Strides):
                 dtype = arg
         moved = self
         if device is not None:
-            place = place_of(device, "to", "a dtype, or the name of a device that is here") or HOST
+            place = place_of(device, "to", "a dtype, or a device that is here") or HOST
             if place != self.device:
                 moved = self._wrap(infer.copy(self._read(), place))
         if dtype is None:
