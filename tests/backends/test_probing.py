@@ -415,8 +415,10 @@ def test_a_driver_that_is_replaced_meanwhile_is_not_kept(driver, monkeypatch):
         return process.wait()
 
     monkeypatch.setattr(probing, "wait", wait)
+    before = probing.key(probe(driver, "two"))
     assert probing.ask(probe(driver, "two")) == 2
-    assert store.cache().get("probe", probing.key(probe(driver, "two"))) is None
+    for name in (before, probing.key(probe(driver, "two"))):
+        assert store.cache().get("probe", name) is None
 
 
 @pytest.mark.parametrize("entry", [
@@ -529,11 +531,18 @@ for name in ("abort", "colourful", "two"):
     registry.register(registry.Backend(
         name, ("a",), None, None, None, None, None, None, description="a toy",
         probe_in_child=probing.Probe("toy_driver:" + name)))
+def fail(ordinal, pair):
+    raise OSError("lost [/it]")
+registry.register(registry.Backend(
+    "lost", ("a",), None, None, fail, None, None, None,
+    probe_in_child=probing.Probe("toy_driver:two")))
 """
     out, err = weft("devices", before=before, COLUMNS="600")
     assert re.search(r"abort +absent +its driver ended the probe by SIGABRT; it said: asser", out)
     assert "red [0m and [/red] ? long" in out
-    assert re.search(r"two +ready +a toy", out)
+    assert re.search(r"two +ready +a toy\s+two:1 +ready +a toy", out)
+    assert re.search(r"lost +failing +OSError: lost \[/it\]", out)
+    assert re.search(r"cpu +ready", out)
     assert err == ""
 
 
