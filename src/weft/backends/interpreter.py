@@ -1,7 +1,7 @@
 """The interpreter device: it needs no compiler, and checks each access.
 
-Kernels of tensors run at kernel level, one instruction after another (`weft.runtimes.interpreter`);
-kernels of threads run in lockstep (`weft.runtimes.lockstep`), on the same memory.
+Kernels of tensors run at kernel level, one instruction after another; kernels of threads run in
+lockstep, on the same memory (`weft.runtimes.lockstep`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.ir.op import Operation
 from weft.ir.text.text_linear import print_linear
 from weft.locks import mutex
 from weft.renderers.base import PLAIN, Source, Style
-from weft.runtimes.interpreter import InterpreterDevice
+from weft.runtimes.lockstep.interpreter import InterpreterDevice
 from weft.target import Target, native_operations
 
 __all__ = ["BACKEND"]

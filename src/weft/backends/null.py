@@ -12,7 +12,7 @@ from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.locks import mutex
 from weft.renderers.base import PLAIN, Source, Style
-from weft.runtimes.null import LIMIT, NullDevice
+from weft.runtimes.memory.null_device import LIMIT, NullDevice
 from weft.target import ASSUMED, Target
 
 __all__ = ["BACKEND"]

@@ -27,7 +27,9 @@ from weft.tensors.core.thread_state import state
 from weft.tensors.core.views import recorded_of
 from weft.tensors.core.write_lock import changing
 
-__all__ = ["backward", "enable_grad", "grad", "inference_mode", "is_grad_enabled", "no_grad",
+# The first two are loaded when they are named.
+__all__ = ["Context", "Function",  # noqa: F822
+           "backward", "enable_grad", "grad", "inference_mode", "is_grad_enabled", "no_grad",
            "set_grad_enabled", "value_and_grad"]  # fmt: skip
 
 P = ParamSpec("P")
@@ -412,7 +414,7 @@ _LATE: Final = {"Context": "custom_function", "Function": "custom_function"}
 
 def __dir__() -> list[str]:
     """Return the public names: what Tab completes."""
-    return sorted([*__all__, *_LATE])
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> object:
