@@ -65,6 +65,8 @@ def browser():
 CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu": _module("llvmlite"),
     "cpu/c": _compiles(),
+    "interpreter": lambda: "",
+    "null": lambda: "",
     "clang": _compiles("clang-11", "clang"),
     "gcc": _compiles("gcc"),
     "torch": _module("torch"),

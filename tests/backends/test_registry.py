@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 
 from weft import config
-from weft.backends import registry
+from weft.backends import probing, registry
 from weft.backends.registry import Backend, DeviceName, Found
 from weft.errors import DeviceError
 
@@ -79,7 +79,7 @@ def test_a_probe_that_raises_is_a_reason():
 
 
 def test_a_probe_that_hangs_is_left_behind(monkeypatch):
-    monkeypatch.setattr(registry, "_PATIENCE", 0.05)
+    monkeypatch.setattr(probing, "PATIENCE", 0.05)
     release = threading.Event()
     registry.register(fake(probe=lambda: str(release.wait(30))))
     assert "did not answer" in registry.probe("toy").reason

@@ -14,7 +14,8 @@ from weft.ir import node as nd
 from weft.ir.op import Op
 
 # A new backend runs the whole suite by its name here, and the capability that it needs.
-DEVICES = {"cpu": "cpu", "interpreter": "cpu", "cpu/c": "cpu/c", "far": "cpu", "late:1": "cpu"}
+DEVICES = {"cpu": "cpu", "interpreter": "interpreter", "cpu/c": "cpu/c", "far": "cpu",
+           "late:1": "cpu"}  # fmt: skip
 
 
 class Device:

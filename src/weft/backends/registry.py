@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import importlib
 import re
-import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weft.config import config
 from weft.errors import DeviceError
@@ -18,6 +17,9 @@ from weft.imports import importing
 from weft.ir.record import Record
 from weft.locks import mutex
 from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.backends.probing import Probe
 
 __all__ = [
     "GROUP",
@@ -47,7 +49,6 @@ GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
 HOST: Final = "cpu"  # the device whose memory is that of this process
 ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu",
                 "interpreter")  # fmt: skip
-_PATIENCE: Final = 10.0  # seconds that a probe may take
 _BUILT_IN: Final = {f: f"weft.backends.{f}" for f in ("cpu", "null", "interpreter")}
 _NOT_BUILT: Final = "this version of Weft has no backend for it"
 _ABSENT: Final = {
@@ -87,9 +88,10 @@ class Backend(Record):
         Its name.
     pairs : tuple of str
         Names of its (renderer, compiler) pairs, the default first.
-    probe : callable
+    probe : callable, optional
         Returns why the family is absent, or an empty string. It may raise: that is a reason too.
-    count : callable
+        It is called in this process, and so is `count`.
+    count : callable, optional
         Returns how many devices there are.
     target : callable
         ``(ordinal, pair) -> Target``.
@@ -111,12 +113,15 @@ class Backend(Record):
         Whether it is never the default unless somebody names it.
     interprets : bool
         Whether kernels of threads run in lockstep on its memory, which is that of this process.
+    probe_in_child : Probe, optional
+        What a child process asks instead of `probe` and `count`, which are None then: a driver
+        that hangs or crashes ends the child alone. Every driver that is a library should have it.
     """
 
     family: str
     pairs: tuple[str, ...]
-    probe: Callable[[], str]
-    count: Callable[[], int]
+    probe: Callable[[], str] | None
+    count: Callable[[], int] | None
     target: Callable[[int, str], Target]
     renderer: Callable[[Target, str], Any]
     compiler: Callable[[Target, str], Any]
@@ -127,6 +132,7 @@ class Backend(Record):
     description: str = ""
     is_asked_for: bool = False
     interprets: bool = False
+    probe_in_child: Probe | None = None
 
 
 class Found(Record):
@@ -140,6 +146,7 @@ class Found(Record):
 _backends: dict[str, Backend] = {}
 _broken: dict[str, str] = {}  # families whose module does not load, and why
 _probed: dict[str, Found] = {}  # by family, or by family and pair
+_asking: dict[str, Any] = {}  # held by the thread that probes a family
 _entries_read = False
 _chosen: str | None = None  # what `set_default_device` asked for
 _generation = 0
@@ -361,51 +368,64 @@ def _in_order() -> Iterator[str]:
 
 
 def probe(family: str) -> Found:
-    """Return whether a family can be used, asked once; it never raises."""
+    """Return whether a family can be used; it never raises.
+
+    It is asked once: other threads wait for the one that asks.
+    """
     with _lock:
         found = _probed.get(family)
-    if found is None:
-        found = _probe(family)
+        if found is not None:
+            return found
+        asking = _asking.setdefault(family, mutex())
+    with asking:
         with _lock:
-            _probed[family] = found
+            found = _probed.get(family)
+        if found is None:
+            found, asked = _probe(family)
+            with _lock:
+                if _backends.get(family) is asked:  # else another was registered meanwhile
+                    _probed[family] = found
     return found
 
 
-def _probe(family: str) -> Found:
+def _probe(family: str) -> tuple[Found, Backend | None]:
+    """Return what probing says of a family, and the backend that it was asked of."""
     settings = config().backend(family)
     if not settings.enabled:
-        return Found(family, "disabled in the configuration")
+        return Found(family, "disabled in the configuration"), _backends.get(family)
     try:
         found = backend(family)
     except DeviceError as error:
-        return Found(family, error.hint or error.message)
+        return Found(family, error.hint or error.message), None
     if not _pairs(found):
-        return Found(family, "disabled in the configuration")
-    answer = _patiently(found)
+        return Found(family, "disabled in the configuration"), found
+    answer = _answer(found)
     if isinstance(answer, str):
-        return Found(family, answer)
+        return Found(family, answer), found
     wanted = range(answer) if settings.ids is None else settings.ids
     devices = tuple(str(DeviceName(family, i)) for i in wanted if i < answer)
-    return Found(family, "" if devices else "no device of it was found", devices)
+    return Found(family, "" if devices else "no device of it was found", devices), found
 
 
-def _patiently(found: Backend) -> str | int:
-    """Return the number of devices or why there is none; a probe that hangs is left behind."""
-    answers: list[str | int] = []
-
-    def ask() -> None:
+def _answer(found: Backend) -> str | int:
+    """Return the number of devices or why there is none; what is not built in has a time limit."""
+    if found.probe_in_child is None and found.family in _BUILT_IN:
         try:
-            answers.append(found.probe() or found.count())
-        except Exception as error:  # whatever a driver throws is a reason, never a failure
-            answers.append(f"{type(error).__name__}: {error}")
+            return _ask(found)
+        except Exception as error:  # whatever it throws is a reason, never a failure
+            return f"{type(error).__name__}: {error}"
+    with importing:  # the built-in devices do without
+        from weft.backends import probing
 
-    if found.family in _BUILT_IN:
-        ask()
-        return answers[0]
-    thread = threading.Thread(target=ask, name=f"weft-probe-{found.family}", daemon=True)
-    thread.start()
-    thread.join(_PATIENCE)
-    return answers[0] if answers else f"its probe did not answer within {_PATIENCE:g} s"
+    if found.probe_in_child is not None:
+        return probing.ask(found.probe_in_child)
+    return probing.ask_in_thread(lambda: _ask(found), found.family)
+
+
+def _ask(found: Backend) -> str | int:
+    if found.probe is None or found.count is None:
+        return "its backend does not say how to find it"
+    return found.probe() or found.count()
 
 
 def _load(family: str, module: str) -> None:

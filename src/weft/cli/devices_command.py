@@ -25,32 +25,40 @@ def _products(target: Target) -> str:
 def command() -> None:
     """List the devices, and say why others are absent."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    from weft.backends import cpu, cpu_c, registry
+    from weft.backends import registry
 
     table = Table(box=None, pad_edge=False)
     for title in ("device", "state", "what"):
         table.add_column(title)
     for found in (*registry.available(), *registry.more_pairs()):
-        if found.reason:
-            table.add_row(found.family, "absent", found.reason)
-            continue
-        if found.family == cpu_c.NAME:
-            table.add_row(found.family, "ready", cpu_c.description(cpu.host_target()))
-            continue
-        about = registry.backend(found.family).description
-        if about:
-            table.add_row(found.family, "ready", about)
-            continue
-        described = registry.backend(found.family).target(0, "")
-        what = (
-            f"{described.cpu or described.arch}, {described.cores} cores, "
-            f"{described.vector_bytes * 8}-bit vectors, "
-            f"L2 {described.l2_bytes >> 10} KiB, {described.memory_bytes / 2**30:.1f} GiB"
-        )
-        if found.family == "cpu":
-            what += f", {_products(described)}"
-        for name in found.devices:
-            table.add_row(name, "ready", what)
+        state, what = "absent", found.reason
+        if not what:
+            try:
+                state, what = "ready", _description(found.family)
+            except Exception as error:  # of a driver, which the others have nothing to do with
+                state, what = "failing", f"{type(error).__name__}: {error}"
+        for name in found.devices or (found.family,):
+            table.add_row(name, state, escape(what))
     Console().print(table)
+
+
+def _description(family: str) -> str:
+    """Return what a family of devices, or one of its pairs, is."""
+    from weft.backends import cpu, cpu_c, registry
+
+    if family == cpu_c.NAME:
+        return cpu_c.description(cpu.host_target())
+    name = registry.parse(family)
+    found = registry.backend(name.family)
+    if found.description:
+        return found.description
+    described = found.target(0, name.pair)
+    what = (
+        f"{described.cpu or described.arch}, {described.cores} cores, "
+        f"{described.vector_bytes * 8}-bit vectors, "
+        f"L2 {described.l2_bytes >> 10} KiB, {described.memory_bytes / 2**30:.1f} GiB"
+    )
+    return f"{what}, {_products(described)}" if family == "cpu" else what

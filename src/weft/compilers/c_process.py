@@ -17,7 +17,7 @@ from weft.shortage import is_shortage, shortage
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["Finished", "environment", "output", "private_folder", "run"]
+__all__ = ["Finished", "end", "environment", "output", "private_folder", "run", "wait"]
 
 _WORDS: Final = 64 << 10  # bytes that are read of what a program says
 _GRACE: Final = 5.0  # seconds in which a killed program has to be gone
@@ -45,7 +45,7 @@ class Finished(NamedTuple):
 
 
 @contextlib.contextmanager
-def private_folder() -> Iterator[str]:
+def private_folder(prefix: str = "weft-cc-") -> Iterator[str]:
     """Yield a new folder that nobody else may read, with a name that nobody can guess.
 
     It is gone afterwards. A child that is forked meanwhile leaves it alone.
@@ -55,7 +55,7 @@ def private_folder() -> Iterator[str]:
         import tempfile
 
     owner = os.getpid()
-    path = tempfile.mkdtemp(prefix="weft-cc-")
+    path = tempfile.mkdtemp(prefix=prefix)
     try:
         yield path
     finally:
@@ -99,13 +99,13 @@ def run(command: Sequence[str], folder: str, seconds: float,
                 raise shortage("compile", error) from None
             raise CompileError(f"run {command[0]}", found=f"it does not start: {error}") from error
         try:
-            code = _wait(process, seconds)
+            code = wait(process, seconds)
         finally:
-            _end(process)
+            end(process)
     return Finished(code, *(_read(name) for name in names))
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+def wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     """Return the exit status of a program, None if it goes on at the time limit.
 
     Where the system tells of the end by a descriptor, nothing is asked again and again meanwhile.
@@ -131,7 +131,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
         return None
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a program and all that it started, and take its exit status."""
     import subprocess
 

@@ -10,7 +10,7 @@ import pytest
 import far_devices
 import weft
 from weft import config
-from weft.backends import registry
+from weft.backends import probing, registry
 from weft.backends.registry import Backend
 from weft.config import BackendConfig, Config
 from weft.errors import DeviceError
@@ -79,7 +79,7 @@ def test_failing_and_hanging_probes_stop_nobody(monkeypatch):
     may_end = threading.Event()
     for probe, patience, reason in [(lambda: 1 / 0, 60, "ZeroDivisionError"),
                                     (lambda: may_end.wait(60), 0.05, "answer")]:  # fmt: skip
-        monkeypatch.setattr(registry, "_PATIENCE", patience)
+        monkeypatch.setattr(probing, "PATIENCE", patience)
         registry.register(toy(probe))
         assert weft.devices() == ("cpu", "null", "interpreter")
         assert reason in registry.probe("toy").reason
