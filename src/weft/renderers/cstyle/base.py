@@ -69,6 +69,8 @@ class Writer:
         What stands before a function of the prelude.
     lines : list of str
         What is written of the function.
+    sizes : dict of str to str
+        What variables of the kernel are called, by name.
     helpers : dict
         Functions that the text needs, by name, each behind those that it calls itself.
     """
@@ -104,6 +106,8 @@ class Writer:
         self.helpers: dict[str, str] = {}
         self.names = Names(self.RESERVED | frozenset(self.TYPES.values()))
         self.memories: dict[str, str] = {m.name: self.names.take(m.name) for m in kernel.params}
+        self.sizes: dict[str, str] = {v.attr.name: self.names.take(v.attr.name)
+                                      for v in kernel.variables}
         self.texts: dict[int, Text] = {}
         self.numbers: dict[int, Any] = {}  # values of constants, by value id
         self.fixed: set[int] = set()  # values that are made of constants alone
@@ -128,7 +132,7 @@ class Writer:
     def head(self) -> str:
         """Return the head of the function."""
         params = [self.parameter(m) for m in self.kernel.params]
-        params += [f"{self.type(dt.int64)} {v.attr.name}" for v in self.kernel.variables]
+        params += [f"{self.type(dt.int64)} {name}" for name in self.sizes.values()]
         return f"void {self.name}({', '.join(params)})"
 
     def parameter(self, memory: Memory) -> str:
@@ -314,7 +318,7 @@ class Writer:
     def variable(self, inst: li.VariableInst) -> None:
         """Read a symbolic size."""
         self.ranges[inst.result.id] = inst.bounds.min, inst.bounds.max
-        self.texts[inst.result.id] = atom(inst.bounds.name)
+        self.texts[inst.result.id] = atom(self.sizes[inst.bounds.name])
 
     def memory(self, memory: Memory) -> str:
         """Return the name of an array."""
