@@ -158,7 +158,7 @@ def test_every_test_is_collected(pytestconfig):
 
 def test_tests_mirror_the_source():
     """A folder of tests that belongs to a room of the source lies where the room does."""
-    beside = {"conformance", "examples", "fuzz", "robustness"}
+    beside = {"conformance", "examples", "fuzz", "outside", "robustness"}
     folders = {file.parent.relative_to(ROOT / "tests") for file in TESTS} - {Path()}
     elsewhere = {folder for folder in folders if folder.parts[0] not in beside
                  and not (PACKAGE / folder).is_dir()}  # fmt: skip
