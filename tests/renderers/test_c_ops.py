@@ -1,5 +1,6 @@
 """Every row of the op table in C: operation, type and width, against the scalar interpreter."""
 
+import itertools
 import math
 
 import numpy as np
@@ -204,6 +205,22 @@ def test_constants_are_exact(lanes, compiler):
                 wanted.append((d, interpret.evaluate(form, {x: 0})))
     for got, (d, want) in zip(evaluate(jobs, compiler, lanes), wanted, strict=True):
         check(got, [want] * 8, d, [np.zeros(8)])
+
+
+@pytest.mark.parametrize("op", [Op.MIN, Op.MAX])
+def test_extremes_of_zeros_beside_constants(op, compiler):
+    """Compilers that know one of two numbers turn comparisons into extremes without a sign."""
+    jobs = []
+    for d, c, first in itertools.product((dt.float32, dt.float64), (0.0, -0.0), (True, False)):
+        x = ex.var(f"x{len(jobs)}", d)
+        values = np.array([0.0, -0.0, 1, -1, np.nan, np.inf, -np.inf, -0.0] * 2, d.numpy)
+        pair = (ex.const(c, d), x) if first else (x, ex.const(c, d))
+        jobs.append((ex.binary(op, *pair), [x], [values]))
+    for lanes in (1, 4):
+        found = evaluate(jobs, compiler, lanes)
+        for got, (root, (x,), (values,)) in zip(found, jobs, strict=True):
+            want = [interpret.evaluate(root, {x: v}) for v in python(values, x.dtype)]
+            check(got, want, x.dtype, [values])
 
 
 def test_what_was_not_legalized_is_refused(compiler):

@@ -138,8 +138,12 @@ def _of_numbers(w: Words, which: str, d: DType) -> str:
     first, second = ("<", ">") if which == "min" else (">", "<")
     chosen = f"x {first} y ? x : y"
     if d.kind == "f":
-        zeros = "-(-x + -y)" if which == "min" else "x + y"  # of zeros, with the right sign
-        chosen = f"x {first} y ? x : x {second} y ? y : x != y ? x + y : x != 0 ? x : {zeros}"
+        # Equal numbers differ in the sign of zeros at most. It is chosen among bits: compilers that
+        # know one of the numbers take floats for the extreme of the processor, which has no sign.
+        u = unsigned(d)
+        bits = [w.same_bits(n, d, u, 1) for n in "xy"]
+        equal = w.same_bits(f"({bits[0]} {'|' if which == 'min' else '&'} {bits[1]})", u, d, 1)
+        chosen = f"x {first} y ? x : x {second} y ? y : x != y ? x + y : {equal}"
     return define(w, f"{which}_{d.text}", t, f"{t} x, {t} y", f"return {chosen};")
 
 
