@@ -24,22 +24,28 @@ if not IS_WORKER:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
 
 import tiers  # noqa: E402
 from capabilities import CAPABILITIES, is_demanded, missing, require  # noqa: E402
 
 # An example may have to compile first, which says nothing of the next one's time.
-settings.register_profile("weft", deadline=None, print_blob=True)
-settings.load_profile("weft")
+hypothesis.settings.register_profile("weft", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("weft")
 
 if not IS_WORKER:
     os.environ["WEFT_GRID_SEED"] = tiers.choose_seed()
 SEED = int(os.environ["WEFT_TEST_SEED"])
 GRID_SEED = os.environ["WEFT_GRID_SEED"]
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_configure(config):
+    """Let examples that Hypothesis draws follow from the seed of the run, as all others do."""
+    if config.getoption("--hypothesis-seed") is None:
+        hypothesis.core.global_force_seed = SEED
 
 
 def pytest_addoption(parser):
