@@ -30,7 +30,7 @@ def evaluate(nodes, env=None, variables=None):
 class HostBuffer:
     """Memory with the face of the runtime's buffers."""
 
-    device, in_process = "cpu", True
+    device, in_process, on_host = "cpu", True, True
 
     def __init__(self, nbytes, owner=None, address=None, readonly=False):
         self.nbytes, self.readonly = nbytes, readonly

@@ -444,13 +444,13 @@ def test_a_search_that_ran_out_of_time_is_not_taken_up_by_the_next_process(
     key = tune_kernels.record_key(kernel, host_context())
     calls = []
 
-    def search(kernel, heard):
+    def search(kernel, context, heard):
         calls.append(kernel)
         return tune_kernels.Tuned(key, "rowwise", 1.0, 1.0, 7, 1, {}, reason)
 
     with monkeypatch.context() as patch:
         patch.setattr(tune_kernels, "tune_kernel", search)
-        tune_kernels.tune_first(kernel)
+        tune_kernels.tune_first(kernel, host_context())
     assert calls == [kernel]
     assert records.records().finished(key) == (None if left else 7)
 

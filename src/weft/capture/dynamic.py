@@ -106,7 +106,7 @@ class DynamicJitted(Jitted[P, R]):
         ready = base.at(values)
         if ready.tries < MOST_TRIES:
             self._prepare(ready, args, kwargs, arrays)
-        if simple:
+        if simple and all(b.on_host for b in inputs):
             dtypes = tuple([a.dtype for a in args])
             self._remember((tuple([a.shape for a in args]), dtypes, state.grad), ready)
             if len(given) == len(args):

@@ -150,7 +150,8 @@ class Jitted(Generic[P, R]):
                         break
                     shape, dtype = specs[len(inputs)]
                     buffer = arg._buffer
-                    if buffer is None or arg.dtype is not dtype or arg.shape != shape:
+                    if (buffer is None or arg.dtype is not dtype or arg.shape != shape
+                            or not buffer.on_host):  # fmt: skip
                         break
                     inputs.append(buffer)
                 else:
@@ -176,7 +177,7 @@ class Jitted(Generic[P, R]):
         """Put what serves a call with tensors in the first place; whether it is known."""
         if state.capture is not None or not all(
                 type(a) is Tensor and a._buffer is not None and a._base is None
-                and not a._requires_grad for a in args):
+                and a._buffer.on_host and not a._requires_grad for a in args):
             return False
         shapes, dtypes = tuple([a.shape for a in args]), tuple([a.dtype for a in args])
         key = shapes, dtypes, state.grad
@@ -264,7 +265,7 @@ class Jitted(Generic[P, R]):
         self._fast, after = None, entry.after
         if places is None and not kwargs and len(args) == len(arguments) and all(
             type(a) is Tensor and a._base is None and not a._requires_grad for a in args
-        ):
+        ) and all(a.buffer.on_host for a in arguments):
             shapes, dtypes = ([a.shape for a in arguments], [a.dtype for a in arguments])
             self._remember((tuple(shapes), tuple(dtypes), state.grad), entry)
         if after is None:
@@ -340,7 +341,7 @@ class Jitted(Generic[P, R]):
             own = functools.partial(sizes.own, ready,
                                     functools.partial(self._add, (structure, *rest)))
             ready.after = functools.partial(family.count, shapes, ready, base, own)
-            if not numbers:
+            if not numbers and all(a.buffer.on_host for a in arguments):
                 self._last_sized = sizes.Resized(family, pattern, base,
                                                  tuple([a.dtype for a in arguments]), state.grad)
             return ready, read[1]

@@ -296,7 +296,8 @@ def kinds_of(arguments: Sequence[Argument]) -> Hashable | None:
     """Return what captures depend on besides sizes; None where sizes cannot be variables."""
     if any(a.strides is not None or a.offset for a in arguments):
         return None
-    return tuple([(len(a.shape), a.dtype.name, a.requires_grad) for a in arguments])
+    return tuple([(len(a.shape), a.dtype.name, a.requires_grad, a.buffer.device)
+                  for a in arguments])
 
 
 class _Watch:

@@ -46,7 +46,8 @@ def specialize(entry: Entry, values: Mapping[str, Dim], scalars: Scalars | None 
     placeholders: list[Storage] = []
     for storage in entry.placeholders:
         if values and isinstance(storage.size, Expr):
-            fresh = Storage(storage.dtype, replaced(storage.size, values))
+            fresh = Storage(storage.dtype, replaced(storage.size, values), None,
+                            storage.device)
             new[nd.buffer(storage)] = nd.buffer(fresh)
             storage = fresh
         placeholders.append(storage)

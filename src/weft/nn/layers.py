@@ -363,7 +363,7 @@ class Embedding(Module):
             _weight = init.normal_(empty(num_embeddings, embedding_dim, dtype=dtype))
             if padding_idx is not None:
                 _weight[padding_idx] = 0.0
-        elif _weight.shape != (num_embeddings, embedding_dim):
+        elif check_tensor(_weight, "Embedding").shape != (num_embeddings, embedding_dim):
             raise ShapeError("Embedding", found=f"a table of {_weight.shape}",
                              expected=f"{(num_embeddings, embedding_dim)}")
         self.weight = Parameter(_weight)

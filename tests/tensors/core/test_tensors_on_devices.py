@@ -159,6 +159,18 @@ def test_a_captured_function_of_two_devices(rng):
         np.testing.assert_allclose(out.numpy(), want + array, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_captured_function_serves_each_device_at_all_sizes(dynamic):
+    step = weft.jit(lambda x: x.cumsum(0) * 2)
+    if dynamic:
+        step = weft.jit(dynamic={"x": {0: weft.Variable("n", 1, 100)}})(lambda x: x.cumsum(0) * 2)
+    for n in (3, 3, 4, 5, 5, 6, 7, 9, 9):
+        for place in ("cpu", "interpreter", "far", "late", "late:1"):
+            found = step(weft.arange(n, device=place))
+            assert found.device == place
+            assert found.tolist() == (2 * np.arange(n).cumsum()).tolist()
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_failures_are_read_at_the_next_wait_and_harm_nothing_else(place):
     x = weft.arange(5, device=place).float()

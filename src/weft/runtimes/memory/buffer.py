@@ -59,6 +59,7 @@ class Buffer:
     version: int
     _home: Any  # anything that takes an address back with append; None once it was given back
     in_process: Final = True
+    on_host: Final = True  # the memory of the device cpu
     owner: object = None
     readonly: bool = False
 

@@ -65,6 +65,7 @@ class DeviceBuffer:
     __slots__ = ("__weakref__", "_block", "nbytes", "pool", "uses", "version")
 
     in_process: Final = False
+    on_host: Final = False
     readonly: Final = False
     exposed: Final = False
     owner: Final = None
