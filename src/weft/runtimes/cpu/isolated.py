@@ -10,17 +10,16 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from weft.config import Debug, debug
-from weft.errors import CopyError, HandleError, LaunchError
+from weft.errors import HandleError, LaunchError
 from weft.runtimes.base import Event, Failure, Library, Loadable, View, consume
 from weft.runtimes.memory import host_memory
-from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool, part
+from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool
+from weft.runtimes.memory.immediate_queue import HostBlocks, ImmediateQueue, Stopped
 
-__all__ = ["Block", "IsolatedCpu", "Loader"]
+__all__ = ["IsolatedCpu", "Loader"]
 
 Loader = Callable[[bytes, Sequence[str]], Library]
 
@@ -38,44 +37,6 @@ class _Status(ctypes.Structure):
     )  # fmt: skip
 
 
-class Block:
-    """A block of the device's memory, which only its own queue and pool look into."""
-
-    __slots__ = ("address", "device")
-
-    def __init__(self, device: str, address: int) -> None:
-        self.device, self.address = device, address
-
-    def __repr__(self) -> str:
-        return f"<block of {self.device}>"
-
-
-class _Memory:
-    """Raw memory of the device, see `weft.runtimes.memory.device_pool.Driver`."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def take(self, nbytes: int) -> Block | None:
-        address = host_memory.acquire(nbytes)
-        return Block(self.device, address) if address else None
-
-    def give_back(self, handle: Block, nbytes: int) -> None:
-        host_memory.give_back(handle.address, nbytes)
-
-    def write(self, handle: Block, offset: int, source: memoryview) -> None:
-        if source.nbytes:
-            self._view(handle.address + offset, source.nbytes)[:] = source
-
-    def read(self, handle: Block, offset: int, target: memoryview) -> None:
-        if target.nbytes:
-            target[:] = self._view(handle.address + offset, target.nbytes)
-
-    @staticmethod
-    def _view(address: int, nbytes: int) -> memoryview:
-        return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
-
-
 class _Program:
     """A kernel that was loaded: stateless, launched by any number of threads at once."""
 
@@ -87,72 +48,8 @@ class _Program:
         self.call = _FUNCTION(library[code.name])
 
 
-class _Launched(Event):
-    """A launch that is over, and what stopped it."""
-
-    __slots__ = ("_failure",)
-
-    def __init__(self, device: str, failure: Failure) -> None:
-        super().__init__(device)
-        self._failure = failure
-
-    @property
-    def failure(self) -> Failure | None:
-        """What stopped the launch."""
-        return self._failure
-
-    def share(self) -> Event:
-        """Return another event of the same launch."""
-        return _Launched(self.device, self._failure)
-
-
-class _Queue:
-    """Work of the device, done by the time that a call returns."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def copy(self, destination: DeviceBuffer | View, source: DeviceBuffer | View,
-             nbytes: int | None = None, wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Copy the first ``nbytes`` bytes, all of ``source`` by default; they may overlap.
-
-        Raises
-        ------
-        CopyError
-            If they do not fit.
-        HandleError
-            If a buffer was released or is another device's, or an event was used before.
-        """
-        to, of = part(destination), part(source)
-        room = min(to.buffer.nbytes - to.offset, of.buffer.nbytes - of.offset)
-        count = of.buffer.nbytes - of.offset if nbytes is None else nbytes
-        if not 0 <= count <= room:
-            raise CopyError("copy", found=f"{count} bytes where {room} are",
-                            expected="no more bytes than both have")
-        into, out = self._address(to), self._address(of)
-        consume(wait, self.device)
-        ctypes.memmove(into, out, count)
-        if debug(Debug.COPY):
-            print(f"weft: copy of {count} bytes on {self.device}", file=sys.stderr)
-        return Event(self.device)
-
-    def fill(self, target: DeviceBuffer | View, nbytes: int, byte: int = 0,
-             wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Set the first ``nbytes`` bytes.
-
-        Raises
-        ------
-        CopyError
-            If there are fewer.
-        """
-        to = part(target)
-        if not 0 <= nbytes <= to.buffer.nbytes - to.offset:
-            raise CopyError("fill", found=f"{nbytes} bytes of {to.buffer.nbytes - to.offset}",
-                            expected="memory with as many bytes")
-        address = self._address(to)
-        consume(wait, self.device)
-        ctypes.memset(address, byte, nbytes)
-        return Event(self.device)
+class _Queue(ImmediateQueue):
+    """Work of the device."""
 
     def launch(self, program: Any, buffers: Sequence[DeviceBuffer | View],
                variables: Sequence[int] = (), wait: Iterable[Event] = (),
@@ -168,33 +65,20 @@ class _Queue:
         """
         if not isinstance(program, _Program) or program.device != self.device:
             raise HandleError("launch", found=repr(program), expected=f"a program of {self.device}")
-        for what, given, wanted in (("buffers", len(buffers), program.nbuffers),
-                                    ("variables", len(variables), program.nvariables)):
-            if given != wanted:
-                raise LaunchError(program.name, found=f"{given} {what}", expected=f"{wanted}")
+        views = self._given(program.name, buffers, variables, program.nbuffers,
+                            program.nvariables)
         for number, value in enumerate(variables):
             if not isinstance(value, int) or not _LEAST <= value < _ABOVE:
                 raise LaunchError(program.name, found=f"{value!r} for variable {number}",
                                   expected="an integer of 64 bits")
-        addresses = [self._address(part(b)) for b in buffers]
+        addresses = [self._address(view) for view in views]
         consume(wait, self.device)
         status = _Status()
         program.call((ctypes.c_void_p * max(len(addresses), 1))(*addresses),
                      (ctypes.c_int64 * max(len(variables), 1))(*variables), ctypes.byref(status))
         if not status.code:
             return Event(self.device)
-        return _Launched(self.device, Failure(status.code, status.index, status.bound))
-
-    def synchronize(self) -> None:
-        """Return at once: nothing is ever pending."""
-
-    def _address(self, view: View) -> int:
-        handle = getattr(view.buffer, "handle", None)
-        if not isinstance(handle, Block) or handle.device != self.device:
-            found = getattr(view.buffer, "device", type(view.buffer).__name__)
-            raise HandleError("launch", found=f"memory of {found}",
-                              expected=f"memory of {self.device}")
-        return handle.address + view.offset
+        return Stopped(self.device, Failure(status.code, status.index, status.bound))
 
 
 class IsolatedCpu:
@@ -216,7 +100,7 @@ class IsolatedCpu:
                  limit: int | None = None) -> None:  # fmt: skip
         self.name, self._loader, self._threads = name, loader, threads
         most = host_memory.usable_memory() if limit is None else limit
-        self.pool = DevicePool(name, _Memory(name), most)
+        self.pool = DevicePool(name, HostBlocks(), most)
         self.queue = _Queue(name)
 
     @property

@@ -14,14 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.errors import CopyError, HandleError, LaunchError, WeftError
+from weft.errors import HandleError, WeftError
 from weft.ir.interpret.interpret import run_linear
 from weft.ir.linear import LinearKernel
 from weft.ir.size import evaluate
 from weft.ir.text.text_parse_linear import parse_linear
 from weft.runtimes.base import Event, Failure, Loadable, View, consume
 from weft.runtimes.memory import host_memory
-from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool, part
+from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool
+from weft.runtimes.memory.immediate_queue import HostBlocks, ImmediateQueue, Stopped, bytes_at
 
 __all__ = ["InterpreterDevice"]
 
@@ -50,28 +51,6 @@ class _Buffer(DeviceBuffer):
         return memoryview(array).cast("B")
 
 
-class _Memory:
-    """Memory of the host."""
-
-    def take(self, nbytes: int) -> int | None:
-        return host_memory.acquire(nbytes) or None
-
-    def give_back(self, handle: int, nbytes: int) -> None:
-        host_memory.give_back(handle, nbytes)
-
-    def write(self, handle: int, offset: int, source: memoryview) -> None:
-        if source.nbytes:
-            _bytes_at(handle + offset, source.nbytes)[:] = source
-
-    def read(self, handle: int, offset: int, target: memoryview) -> None:
-        if target.nbytes:
-            target[:] = _bytes_at(handle + offset, target.nbytes)
-
-
-def _bytes_at(address: int, nbytes: int) -> memoryview:
-    return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
-
-
 class _Program:
     """A kernel at kernel level, whose messages are their own numbers."""
 
@@ -81,70 +60,8 @@ class _Program:
         self.kernel, self.name = kernel, kernel.name
 
 
-class _Stopped(Event):
-    """A launch that failed."""
-
-    __slots__ = ("_failure",)
-
-    def __init__(self, device: str, failure: Failure) -> None:
-        super().__init__(device)
-        self._failure = failure
-
-    @property
-    def failure(self) -> Failure | None:
-        """What stopped it."""
-        return self._failure
-
-    def share(self) -> Event:
-        """Return another event of the same launch."""
-        return _Stopped(self.device, self._failure)
-
-
-class _Queue:
-    """Work that is done when a call returns."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def copy(self, destination: DeviceBuffer | View, source: DeviceBuffer | View,
-             nbytes: int | None = None, wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Copy the first ``nbytes`` bytes, all of ``source`` by default; they may overlap.
-
-        Raises
-        ------
-        CopyError
-            If they do not fit.
-        HandleError
-            If a buffer was released or is another device's, or an event was used before.
-        """
-        to, of = part(destination), part(source)
-        room = min(to.buffer.nbytes - to.offset, of.buffer.nbytes - of.offset)
-        count = of.buffer.nbytes - of.offset if nbytes is None else nbytes
-        if not 0 <= count <= room:
-            raise CopyError("copy", found=f"{count} bytes where {room} are",
-                            expected="no more bytes than both have")
-        into, out = self._address(to), self._address(of)
-        consume(wait, self.device)
-        ctypes.memmove(into, out, count)
-        return Event(self.device)
-
-    def fill(self, target: DeviceBuffer | View, nbytes: int, byte: int = 0,
-             wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Set the first ``nbytes`` bytes.
-
-        Raises
-        ------
-        CopyError
-            If there are fewer.
-        """
-        to = part(target)
-        if not 0 <= nbytes <= to.buffer.nbytes - to.offset:
-            raise CopyError("fill", found=f"{nbytes} bytes of {to.buffer.nbytes - to.offset}",
-                            expected="memory with as many bytes")
-        address = self._address(to)
-        consume(wait, self.device)
-        ctypes.memset(address, byte, nbytes)
-        return Event(self.device)
+class _Queue(ImmediateQueue):
+    """Work of the device."""
 
     def launch(self, program: Any, buffers: Sequence[DeviceBuffer | View],
                variables: Sequence[int] = (), wait: Iterable[Event] = (),
@@ -163,16 +80,14 @@ class _Queue:
         if not isinstance(program, _Program):
             raise HandleError("launch", found=repr(program), expected=f"a program of {self.device}")
         kernel = program.kernel
-        if (len(buffers), len(variables)) != (len(kernel.params), len(kernel.variables)):
-            raise LaunchError(program.name, found=f"{len(buffers)} buffers and {len(variables)} "
-                              "variables", expected=f"{len(kernel.params)} and "
-                              f"{len(kernel.variables)}")
+        views = self._given(program.name, buffers, variables, len(kernel.params),
+                            len(kernel.variables))
         consume(wait, self.device)
         values = {v.attr.name: n for v, n in zip(kernel.variables, variables, strict=True)}
         arrays = []
-        for memory, buffer in zip(kernel.params, buffers, strict=True):
+        for memory, view in zip(kernel.params, views, strict=True):
             count = evaluate(memory.size, values)
-            raw = _bytes_at(self._address(part(buffer)), max(count * memory.dtype.itemsize, 1))
+            raw = bytes_at(self._address(view), max(count * memory.dtype.itemsize, 1))
             arrays.append(np.frombuffer(raw, memory.dtype.numpy, count))
         try:
             run_linear(kernel, arrays, values)
@@ -180,19 +95,9 @@ class _Queue:
             if not error.operation.isdecimal():
                 raise
             bound = str(error.expected or "").removeprefix("within ")
-            return _Stopped(self.device, Failure(
+            return Stopped(self.device, Failure(
                 int(error.operation), int(error.found or 0), int(bound or 0)))
         return Event(self.device)
-
-    def synchronize(self) -> None:
-        """Return at once: nothing is ever pending."""
-
-    def _address(self, view: View) -> int:
-        if getattr(view.buffer, "device", "") != self.device:
-            raise HandleError("launch", found=f"memory of {getattr(view.buffer, 'device', '?')}",
-                              expected=f"memory of {self.device}")
-        found: int = view.buffer.address
-        return found + view.offset
 
 
 class InterpreterDevice:
@@ -200,7 +105,7 @@ class InterpreterDevice:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.pool = DevicePool(name, _Memory(), host_memory.usable_memory(), _Buffer)
+        self.pool = DevicePool(name, HostBlocks(), host_memory.usable_memory(), _Buffer)
         self.queue = _Queue(name)
 
     @property

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from weft.errors import CopyError, HandleError, LaunchError
+from weft.errors import HandleError
 from weft.runtimes.base import Event, Loadable, View, consume
-from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool, part
+from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool
+from weft.runtimes.memory.immediate_queue import ImmediateQueue
 
 __all__ = ["LIMIT", "NullDevice"]
 
@@ -45,49 +46,12 @@ class _Program:
         self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
 
 
-class _Queue:
+class _Queue(ImmediateQueue):
     """Checks what it is given, and counts it."""
 
     def __init__(self, device: str) -> None:
-        self.device = device
+        super().__init__(device)
         self.launches = self.bytes_copied = 0
-
-    def copy(self, destination: DeviceBuffer | View, source: DeviceBuffer | View,
-             nbytes: int | None = None, wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Count a copy.
-
-        Raises
-        ------
-        CopyError
-            If the bytes do not fit.
-        HandleError
-            If a buffer is another device's or was released.
-        """
-        to, of = self._own(destination), self._own(source)
-        room = min(to.buffer.nbytes - to.offset, of.buffer.nbytes - of.offset)
-        count = of.buffer.nbytes - of.offset if nbytes is None else nbytes
-        if not 0 <= count <= room:
-            raise CopyError("copy", found=f"{count} bytes where {room} are",
-                            expected="no more bytes than both have")
-        consume(wait, self.device)
-        self.bytes_copied += count
-        return Event(self.device)
-
-    def fill(self, target: DeviceBuffer | View, nbytes: int, byte: int = 0,
-             wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Do nothing.
-
-        Raises
-        ------
-        CopyError
-            If there are fewer bytes.
-        """
-        to = self._own(target)
-        if not 0 <= nbytes <= to.buffer.nbytes - to.offset:
-            raise CopyError("fill", found=f"{nbytes} bytes of {to.buffer.nbytes - to.offset}",
-                            expected="memory with as many bytes")
-        consume(wait, self.device)
-        return Event(self.device)
 
     def launch(self, program: Any, buffers: Sequence[DeviceBuffer | View],
                variables: Sequence[int] = (), wait: Iterable[Event] = (),
@@ -103,25 +67,16 @@ class _Queue:
         """
         if not isinstance(program, _Program):
             raise HandleError("launch", found=repr(program), expected=f"a program of {self.device}")
-        if (len(buffers), len(variables)) != (program.nbuffers, program.nvariables):
-            raise LaunchError(program.name, found=f"{len(buffers)} buffers and {len(variables)} "
-                              "variables", expected=f"{program.nbuffers} and {program.nvariables}")
-        for buffer in buffers:
-            self._own(buffer)
+        self._given(program.name, buffers, variables, program.nbuffers, program.nvariables)
         consume(wait, self.device)
         self.launches += 1
         return Event(self.device)
 
-    def synchronize(self) -> None:
-        """Return at once: nothing is ever pending."""
+    def _move(self, to: View, of: View, nbytes: int) -> None:
+        self.bytes_copied += nbytes
 
-    def _own(self, buffer: Any) -> View:
-        view = part(buffer)
-        if getattr(view.buffer, "device", "") != self.device:
-            raise HandleError("queue", found=f"memory of {getattr(view.buffer, 'device', '?')}",
-                              expected=f"memory of {self.device}")
-        _ = view.buffer.handle  # which raises if it was released
-        return view
+    def _set(self, to: View, nbytes: int, byte: int) -> None:
+        """Do nothing."""
 
 
 class NullDevice:
