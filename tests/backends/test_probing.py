@@ -195,14 +195,14 @@ def test_answers(driver, function, answer, capfd):
 
 
 @pytest.mark.parametrize(("function", "reason"), [
-    ("abort", "its driver ended the probe by SIGABRT; it said: assertion failed"),
-    ("leave", "its driver ended the probe by exit status 3; it said: fatal: no firmware"),
+    ("abort", "its driver ended the probe by SIGABRT; stderr: assertion failed"),
+    ("leave", "its driver ended the probe by exit status 3; stderr: fatal: no firmware"),
     ("leave_politely", "its driver ended the probe by exit status 3"),
     ("leave_pleased", "its probe ended without an answer: it wrote no file"),
     ("crash", "its driver ended the probe by SIG(SEGV|BUS)"),
     ("killed", "its driver ended the probe by SIGKILL"),
-    ("refuse", re.escape("OSError: no device node; it said: two | [31mthree | four")),
-    ("noisy_and_dead", "its driver ended the probe by SIGABRT; it said: .*the end"),
+    ("refuse", re.escape("OSError: no device node; stderr: two | [31mthree | four")),
+    ("noisy_and_dead", "its driver ended the probe by SIGABRT; stderr: .*the end"),
     ("nothing", "its probe answered None, not a reason .*"),
     ("negative", "its probe answered -1, .*"), ("countless", "its probe answered 10+, .*"),
     ("true", "its probe answered True, .*"), ("fraction", "its probe answered 1.5, .*"),
@@ -465,7 +465,7 @@ def test_the_registry_asks_the_child(driver):
     registry.register(backend(probe(driver, "abort"), "bad"))
     assert registry.probe("toy") == Found("toy", "", ("toy", "toy:1"))
     assert registry.lookup("toy:1")[1].ordinal == 1
-    with pytest.raises(DeviceError, match="SIGABRT; it said: assertion failed"):
+    with pytest.raises(DeviceError, match="SIGABRT; stderr: assertion failed"):
         registry.lookup("bad")
     assert registry.lookup("cpu")
     assert times_asked(driver) == 2
@@ -538,7 +538,7 @@ registry.register(registry.Backend(
     probe_in_child=probing.Probe("toy_driver:two")))
 """
     out, err = weft("devices", before=before, COLUMNS="600")
-    assert re.search(r"abort +absent +its driver ended the probe by SIGABRT; it said: asser", out)
+    assert re.search(r"abort +absent +its driver ended the probe by SIGABRT; stderr: asser", out)
     assert "red [0m and [/red] ? long" in out
     assert re.search(r"two +ready +a toy\s+two:1 +ready +a toy", out)
     assert re.search(r"lost +failing +OSError: lost \[/it\]", out)

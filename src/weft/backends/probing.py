@@ -38,7 +38,7 @@ _MOST_DEVICES: Final = 1024
 _MOST_ANSWER: Final = 64 << 10  # bytes
 _MOST_REASON: Final = 400  # characters
 _MOST_SAID: Final = 8 << 10  # bytes at the end of standard error that are read
-_LINES: Final = 3  # of it that are told
+_LINES: Final = 3  # of standard error that a reason quotes
 _GRACE: Final = 5.0  # seconds for the rest of standard error, which another process may hold open
 _INSIDE: Final = "_WEFT_PROBE"  # set in the child: a probe that probes would never end
 _LOADER: Final = ("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES",
@@ -69,7 +69,7 @@ class Probe(Record):
     environment: tuple[str, ...] = ()
 
 
-class _Verdict(NamedTuple):
+class _ProbeResult(NamedTuple):
     """An answer, and whether it is that of the next process, too."""
 
     answer: str | int
@@ -93,11 +93,11 @@ def ask(probe: Probe, seconds: float | None = None) -> str | int:
         known = _remembered(name) if name else None
         if known is not None:
             return known
-        verdict = _in_child(probe.function, PATIENCE if seconds is None else seconds)
+        result = _in_child(probe.function, PATIENCE if seconds is None else seconds)
         # A driver that was replaced meanwhile may be the old one or the new one.
-        if name and verdict.is_lasting and key(probe) == name:
-            _remember(name, verdict.answer)
-        return verdict.answer
+        if name and result.is_lasting and key(probe) == name:
+            _remember(name, result.answer)
+        return result.answer
     except Exception as error:
         return in_words(error)
 
@@ -261,13 +261,13 @@ def _remember(name: str, answer: str | int) -> None:
 # ---- the child -----------------------------------------------------------------------------------
 
 
-def _in_child(function: str, seconds: float) -> _Verdict:
+def _in_child(function: str, seconds: float) -> _ProbeResult:
     """Return what a child process answers, or how it ended."""
     with importing:
         import subprocess
 
     if not sys.executable or getattr(sys, "frozen", False):
-        return _Verdict("there is no Python program that could ask its driver")
+        return _ProbeResult("there is no Python program that could ask its driver")
     with private_folder("weft-probe-") as folder:
         request = {"function": function, "path": _path(), "seconds": seconds}
         with open(os.path.join(folder, "request"), "w", encoding="utf-8") as file:
@@ -279,14 +279,14 @@ def _in_child(function: str, seconds: float) -> _Verdict:
                 env={**os.environ, _INSIDE: "1"}, start_new_session=os.name == "posix",
             )  # fmt: skip
         except (OSError, ValueError) as error:
-            return _Verdict(f"its probe does not start: {_line(str(error))}")
+            return _ProbeResult(f"its probe does not start: {_line(str(error))}")
         try:
             assert process.stderr is not None
             said = _Tail(process.stderr)
             code = wait(process, seconds)
         finally:
             end(process)
-        return _verdict(folder, code, said.text(), seconds)
+        return _result_of(folder, code, said.text(), seconds)
 
 
 def _path() -> list[str]:
@@ -300,29 +300,29 @@ def _path() -> list[str]:
                   key=lambda entry: entry not in entries)  # fmt: skip
 
 
-def _verdict(folder: str, code: int | None, said: str, seconds: float) -> _Verdict:
-    told = f"; it said: {said}" if said else ""
+def _result_of(folder: str, code: int | None, said: str, seconds: float) -> _ProbeResult:
+    stderr = f"; stderr: {said}" if said else ""
     if code is None:
-        return _Verdict(_late(seconds) + told)
+        return _ProbeResult(_late(seconds) + stderr)
     if code:
         how, is_crash = _ending(code)
         was_driver = (os.path.exists(os.path.join(folder, "began"))
                       and not os.path.exists(os.path.join(folder, "returned")))  # fmt: skip
-        return _Verdict(_line(f"its driver ended the probe by {how}{told}"),
-                        is_crash and was_driver)  # fmt: skip
+        return _ProbeResult(_line(f"its driver ended the probe by {how}{stderr}"),
+                            is_crash and was_driver)  # fmt: skip
     data = output(os.path.join(folder, "answer"), _MOST_ANSWER)
     if isinstance(data, str):
-        return _Verdict(_line(f"its probe ended without an answer: {data}{told}"))
+        return _ProbeResult(_line(f"its probe ended without an answer: {data}{stderr}"))
     try:
         reply = json.loads(data)
     except (ValueError, RecursionError):
         reply = {}
     if isinstance(reply, dict) and "error" in reply:
-        return _Verdict(_line(f"{reply['error']}{told}"))
+        return _ProbeResult(_line(f"{reply['error']}{stderr}"))
     answer = reply.get("answer") if isinstance(reply, dict) else reply
     if _is_answer(answer):
-        return _Verdict(verified(answer), True)
-    return _Verdict(_line(f"{verified(answer)}{told}"))
+        return _ProbeResult(verified(answer), True)
+    return _ProbeResult(_line(f"{verified(answer)}{stderr}"))
 
 
 def _ending(code: int) -> tuple[str, bool]:
