@@ -16,6 +16,7 @@ from weft.driver.check.graph import array_of
 from weft.ir import node as nd
 from weft.ir import size
 from weft.ir.op import Op
+from weft.tensors.core import pending
 
 
 def evaluate(nodes, env=None, variables=None):
@@ -88,7 +89,8 @@ class OracleDriver:
     """``weft.driver``, by way of `evaluate`."""
 
     @staticmethod
-    def realize(nodes):
+    def realize(nodes, also=None):
+        nodes = [*nodes, *(also(nd.toposort(nodes)) if also else ())]
         return [_leaf(v, n.dtype, n.shape) for v, n in zip(evaluate(nodes), nodes, strict=True)]
 
     @staticmethod
@@ -115,9 +117,13 @@ class OracleDriver:
 def oracle(request, monkeypatch):
     """Run every graph on plain NumPy, but in tests that ask for ``compiled``."""
     if "compiled" in request.fixturenames:
+        yield
         return
+    pending._realized.clear()
     for name in ("realize", "compute", "compile", "allocate", "from_host"):
         monkeypatch.setattr(weft.driver, name, getattr(OracleDriver, name))
+    yield
+    pending._realized.clear()  # interned nodes may outlive the test, and with them its memory
 
 
 @pytest.fixture

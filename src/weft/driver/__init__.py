@@ -6,6 +6,7 @@ from weft.driver import kernels
 from weft.driver.context import Context
 from weft.driver.context import context as _context
 from weft.driver.counters import compile_count, count
+from weft.driver.graph_key import MOST_COMPUTED, count_computed
 from weft.driver.host_memory import (
     allocate,
     dispatcher,
@@ -21,9 +22,9 @@ from weft.imports import importing
 from weft.ir.node import Node
 from weft.ir.stmt import Kernel
 
-__all__ = ["Compiled", "Panel", "allocate", "compile", "compile_count", "compute", "count",
-           "default_device", "dispatcher", "first_bytes", "from_host", "gradients",
-           "memory_limit", "realize", "scalar", "to_host"]  # fmt: skip
+__all__ = ["MOST_COMPUTED", "Compiled", "Panel", "allocate", "compile", "compile_count",
+           "compute", "count", "count_computed", "default_device", "dispatcher", "first_bytes",
+           "from_host", "gradients", "memory_limit", "realize", "scalar", "to_host"]  # fmt: skip
 
 
 def default_device() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.driver.context import Context, context
@@ -14,6 +14,7 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op, Operation
 
 _pack: Final = struct.Struct("<d").pack
+MOST_COMPUTED: Final = 1  # times that a value is computed without being kept, if a tensor holds it
 _LONGEST: Final = 400  # words of a key that `quick_key` makes: some 70 nodes
 
 
@@ -25,14 +26,16 @@ def _plain(op: Operation, attr: Any) -> Any:
 
 
 def quick_key(root: Node, known: Callable[[Node], Node | None] | None
-           ) -> tuple[Any, list[Storage]] | None:  # fmt: skip
-    """Return a key of a small graph, with what `known` answers for replaced, and its leaves.
+           ) -> tuple[Any, list[Storage], list[Node]] | None:  # fmt: skip
+    """Return a key of a small graph with what `known` answers for replaced, its leaves, and nodes.
 
-    Equal keys mean equal graphs, whose leaves are those of the `Structure` in its order. None: the
-    graph is large, or there are copies between devices.
+    Equal keys mean equal graphs, whose leaves are those of the `Structure` in its order. The nodes
+    are those that `count_computed` counts, but for the root, which is kept. None: the graph is
+    large, there are copies between devices, or values in it were computed too often.
     """
     number: dict[Node, int] = {}
     leaves: list[Storage] = []
+    inside: list[Node] = []
     key: list[Any] = []  # flat: each node's part begins with its operation
     replaced: dict[Node, tuple[Node, ...]] = {}
     stack = [root]
@@ -51,6 +54,8 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
             missing.reverse()
             stack += missing
             continue
+        if node.computed > MOST_COMPUTED:
+            return None
         stack.pop()
         number[node] = len(number)
         op, attr = node.op, node.attr
@@ -63,9 +68,18 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
             key.append(_plain(op, attr))
         if args:
             key += [number[a] for a in args]
+            if stack and op.group != "movement":
+                inside.append(node)
         if len(key) > _LONGEST:
             return None
-    return tuple(key), leaves
+    return tuple(key), leaves, inside
+
+
+def count_computed(nodes: Iterable[Node]) -> None:
+    """Note that nodes were computed; what lies in memory or only says where values are was not."""
+    for node in nodes:
+        if node.args and node.op.group != "movement":
+            node.computed += 1
 
 
 class Structure:

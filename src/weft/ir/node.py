@@ -290,9 +290,14 @@ class Node:
     device : str
         Where the value is: that of its operands. Empty for what is computed from constants alone,
         which any device may do.
+    computed : int
+        How often it was computed on the way to something else, without being kept.
+    holder : weakref.ref or None
+        The tensor that took it for its value last.
     """
 
-    __slots__ = ("__weakref__", "args", "attr", "device", "dtype", "op", "shape")
+    __slots__ = ("__weakref__", "args", "attr", "computed", "device", "dtype", "holder", "op",
+                 "shape")  # fmt: skip
 
     op: Operation
     dtype: DType
@@ -300,6 +305,8 @@ class Node:
     args: tuple[Node, ...]
     attr: Any
     device: str
+    computed: int
+    holder: weakref.ref[Any] | None
 
     @property
     def ndim(self) -> int:
@@ -326,7 +333,7 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
-        made.device = _device(op, args, attr)
+        made.device, made.computed, made.holder = _device(op, args, attr), 0, None
         found = intern(_interned, key, made)
         if watcher is not None:
             watcher(found)

@@ -84,6 +84,22 @@ def test_operations_on_two_devices_are_refused():
     assert (a + weft.tensor(2.0)).device == "late"
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_constants_that_were_computed_here_are_used_there(place):
+    """A value of constants alone is on no device until it is computed, and then on one."""
+    x = weft.full((3,), 2.0) + weft.arange(3, dtype=weft.float32)
+    later = x * 2
+    x.realize()
+    assert (weft.tensor([1.0, 1.0, 1.0], device=place) + later).tolist() == [5, 7, 9]
+    assert (later.to(place) + 1).tolist() == [5, 7, 9]
+    assert weft.full((3,), 2.0, device=place).device == place
+    weft.set_default_device(place)
+    try:
+        assert (x.to(place) + later).tolist() == [6, 9, 12]
+    finally:
+        weft.set_default_device("cpu")
+
+
 def test_random_numbers_are_equal_on_every_device():
     found = []
     for place in ("cpu", "far", "late:1", *["cpu/c"] * weft.is_available("cpu/c")):

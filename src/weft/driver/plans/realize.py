@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from weft.runtimes.memory.buffer import Buffer
 
 
-def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -> list[Node]:
+def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None,
+            also: Callable[[Sequence[Node]], list[Node]] | None = None) -> list[Node]:  # fmt: skip
     """Compute nodes and return them as leaves (a BUFFER, reshaped).
 
-    A node that already is a leaf is returned as it is. No two results share memory.
+    A node that already is a leaf is returned as it is. No two results share memory. `also` is given
+    all nodes of the graph, operands first, and returns those among them that are results as well;
+    theirs follow those of `nodes`.
 
     Raises
     ------
@@ -42,6 +45,10 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
     """
     given, nodes = nodes, [as_data([n])[0] if is_plain(n) else n for n in nodes]
     structure = Structure(nodes)
+    more = [] if also is None else also(structure.nodes)
+    if more:
+        nodes = [*nodes, *more]
+        structure = Structure(nodes)
     run = _eager(nodes, structure)
     if (len(nodes) == 1 and nodes[0] is given[0] and run.nodes is structure.nodes
             and type(run) is Compiled and run.plan.context.name == nd.HOST):
@@ -79,7 +86,11 @@ def compute(node: Node, known: Callable[[Node], Node | None] | None) -> Buffer |
     if None in buffers:
         return None
     made = run.attempt(buffers)
-    return None if isinstance(made, tuple) else made[0]  # it will say whose line failed
+    if isinstance(made, tuple):  # it will say whose line failed
+        return None
+    for n in found[2]:
+        n.computed += 1
+    return made[0]
 
 
 def _make_ready(run: Compiled, root: Node) -> None:

@@ -11,14 +11,17 @@ All hidden state of realizing stands here:
 * Values are immutable and definitions pure, so threads need no lock: a graph that reads a storage
   without memory gets the definition in its place. Two threads may compute one value; the first
   one's memory is kept.
-* A node that was realized while other graphs still refer to it has its leaf noted.
+* What graphs read that was realized stays in memory for them, whatever becomes of its tensor.
+* What a tensor holds and was computed on the way to other values, again and again, is kept when it
+  is computed once more: loops that look at a sum of their state each turn compile a few plans, not
+  one a turn, and compute a turn once. `_again` says when.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from weft import driver
@@ -35,9 +38,9 @@ __all__ = ["compute", "compute_alone", "define", "flush", "note_losses", "note_r
            "note_state", "take_losses", "take_state"]  # fmt: skip
 
 _definitions: Final[WeakTable[Storage, Node]] = WeakTable()
+_NEVER: Final = -(1 << 30)
 _filling: Final = mutex()
-# (The leaf weakly: it may know its definition as its origin.)
-_realized: Final[WeakTable[Node, weakref.ref[Node]]] = WeakTable()
+_realized: Final[WeakTable[Node, Callable[[], Node | None]]] = WeakTable()
 
 
 class _Waiting(threading.local):
@@ -59,8 +62,18 @@ def define(storage: Storage, node: Node) -> None:
 
 
 def note_realized(node: Node, leaf: Node) -> None:
-    """Note the leaf with a node's value, for graphs that still refer to the node."""
-    _realized[node] = weakref.ref(leaf)
+    """Note the leaf with a node's value, for graphs that still refer to the node.
+
+    They keep its memory, not the leaf itself, which may know the node as its origin; memory that
+    is shared with NumPy only as long as the leaf is there.
+    """
+    storage = cast(Storage, host.leaf_storage(leaf))
+    if storage.shared:
+        _realized[node] = weakref.ref(leaf)
+        return
+    kept = host.leaf(storage.constant(), cast("tuple[int, ...]", leaf.shape))
+    nd.base(kept).computed = nd.base(leaf).computed
+    _realized[node] = lambda: kept
 
 
 def note_losses(outputs: Iterable[Any]) -> None:
@@ -137,10 +150,16 @@ def compute(asked: Sequence[Node], storages: Sequence[Storage], more: Sequence[N
 def _run(asked: Sequence[Node], storages: Sequence[Storage]) -> list[Node]:
     wanted, needed = _defined([*asked, *map(nd.buffer, storages)])
     roots = [*needed.values(), *wanted[: len(asked)]]
+    was: dict[Node, Node] = {}
     if _realized:  # what is asked for is computed; what it is made of may be there already
         whole = set(roots)
-        roots = _substitute(roots, lambda n: None if n in whole else _leaf_of(n))
-    results = driver.realize(roots)
+        roots = _substitute(roots, lambda n: None if n in whole else _leaf_of(n), was)
+    kept: list[tuple[Any, Node]] = []
+    results = driver.realize(roots, also=lambda nodes: _again(nodes, set(roots), was, kept))
+    for (tensor, node), result in zip(kept, results[len(roots):], strict=True):
+        nd.base(result).computed = driver.MOST_COMPUTED + 1
+        tensor._install_leaf(node, result)
+    del results[len(roots):]
     for storage, result in zip(needed, results, strict=False):
         made = host.leaf_storage(result)
         if made is not None:
@@ -151,9 +170,52 @@ def _run(asked: Sequence[Node], storages: Sequence[Storage]) -> list[Node]:
     return results[len(needed):]
 
 
+def _again(nodes: Sequence[Node], roots: Container[Node], was: Mapping[Node, Node],
+           kept: list[tuple[Any, Node]]) -> list[Node]:  # fmt: skip
+    """Count what is computed, and return what is to be kept because it would be computed again.
+
+    These are the values that tensors hold among those computed from one that was computed before,
+    more than `MOST_COMPUTED` times, or from one that was kept for this reason. (Once is no reason:
+    a loss is looked at, and then its gradients are computed from the same values, of which only
+    those should take memory that a kernel reads.)
+
+    Parameters
+    ----------
+    nodes
+        All that will be computed, operands first.
+    was
+        The nodes that tensors know, where others stand for them in `nodes`.
+    kept
+        The tensors and the nodes that they know are added to it.
+    """
+    often: dict[Node, None] = {}  # in order, so that equal loops have equal plans
+    for node in nodes:
+        known = was.get(node, node)
+        if known.computed > driver.MOST_COMPUTED or (
+                often and any(a in often for a in node.args)):
+            often[node] = None
+    driver.count_computed(was.get(n, n) for n in nodes if n not in roots)
+    found = []
+    for node in often:
+        known = was.get(node, node)
+        tensor = None if known.holder is None else known.holder()
+        if node.args and node not in roots and tensor is not None and (
+                tensor._base is None and tensor._node is known):
+            kept.append((tensor, known))
+            found.append(node)
+    if not found:
+        for node in often:  # nobody holds them: no more looks at these
+            if node.args:
+                was.get(node, node).computed = _NEVER
+    return found
+
+
 def _leaf_of(node: Node) -> Node | None:
     ref = _realized.get(node)
-    return None if ref is None else ref()
+    leaf = None if ref is None else ref()
+    if leaf is not None and not node.device and leaf.device != driver.default_device():
+        return None  # constants are computed where they are needed
+    return leaf
 
 
 def _definition(node: Node) -> Node | None:
@@ -197,12 +259,17 @@ def _rebuilt(node: Node, new: dict[Node, Node | None]) -> Node:
     return nd.with_args(node, tuple([cast(Node, new[a]) for a in node.args]))
 
 
-def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None]) -> list[Node]:
-    """Return `roots` with every node that `known` answers for replaced, outermost first."""
+def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None],
+                was: dict[Node, Node]) -> list[Node]:  # fmt: skip
+    """Return `roots` with every node that `known` answers for replaced, outermost first.
+
+    Values of constants alone are computed again for work on other devices than they are. What
+    stands for a node because its operands were replaced is noted in `was`.
+    """
     order: list[Node] = []
     new: dict[Node, Node | None] = {}
     stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(roots)]
-    changed = False
+    changed = constants = False
     while stack:
         node, ready = stack.pop()
         if ready:
@@ -214,6 +281,7 @@ def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None]) -> 
         new[node] = found
         if found is not None:
             changed = True
+            constants = constants or not node.device
             continue
         if node.args:
             stack.append((node, True))
@@ -222,6 +290,11 @@ def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None]) -> 
             new[node] = node
     if not changed:
         return list(roots)
+    if constants and any(n.op is Op.COPY or n.device not in ("", driver.default_device())
+                         for n in order):  # fmt: skip
+        return _substitute(roots, lambda n: known(n) if n.device else None, was)
     for node in order:
-        new[node] = _rebuilt(node, new)
+        made = new[node] = _rebuilt(node, new)
+        if made is not node:
+            was[made] = node
     return [cast(Node, new[r]) for r in roots]

@@ -88,7 +88,9 @@ class TensorValue:
         out._base = out._buffer = out._grad = out._shared = out._history = None
         out._path, out._version = (), 0
         out._requires_grad, out._is_leaf = requires_grad, not requires_grad
-        if state.capture is not None:
+        if state.capture is None:
+            node.holder = weakref.ref(out)
+        else:
             state.capture.created(out)
         if _shared:
             _lazy.add(out)
@@ -270,6 +272,7 @@ class TensorValue:
         if state.capture is not None and state.capture.keep(self, node):
             return
         self._node, self._buffer, self._history = node, None, None
+        node.holder = weakref.ref(self)
         self._version += 1
         if self._version % _WRITES == 0:
             pending.note_state(self)  # views may be all that is read of it, and it would grow
