@@ -9,6 +9,7 @@
 #   make chargpt train a character transformer on Python's help pages, and sample from it
 #   make kernels run the examples of kernels, each checked and timed beside NumPy
 #   make docs    the documentation site, from guides and docstrings, into site/
+#   make requirements  what Weft must have, and the tests that are named after each row
 #   make fuzz    random programs, and all values of functions, for FUZZ_SECONDS in all
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,7 +30,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo docs chargpt trading kernels pictures check test test-full bench fuzz torch clean
+.PHONY: help demo docs requirements chargpt trading kernels pictures check test test-full bench fuzz torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -87,6 +88,10 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# What Weft must have, and the tests that are named after each row.
+requirements: $(VENV)/.test
+	@$(BIN)/python tests/requirement_rows.py
 
 # Which tests a tier has is told in tests/tiers.py.
 test: export WEFT_REQUIRE ?= cpu

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from weft.backends import cpu, registry
 from weft.backends.registry import Backend
-from weft.errors import HandleError, LaunchError
+from weft.errors import CopyError, HandleError, LaunchError
 from weft.runtimes.base import Event, Failure, consume
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.device_pool import DevicePool, part
@@ -73,12 +73,15 @@ class Queue:
 
     def copy(self, destination, source, nbytes=None, wait=()):
         to, of = part(destination), part(source)
-        count = of.buffer.nbytes - of.offset if nbytes is None else nbytes
         a, b = self.address(to), self.address(of)
+        count = of.buffer.nbytes - of.offset if nbytes is None else nbytes
+        self.fits(to, count)
+        self.fits(of, count)
         return self.do(wait, lambda: host_memory.ctypes.memmove(a, b, count))
 
     def fill(self, target, nbytes, byte=0, wait=()):
         address = self.address(part(target))
+        self.fits(part(target), nbytes)
         return self.do(wait, lambda: host_memory.ctypes.memset(address, byte, nbytes))
 
     def launch(self, program, buffers, variables=(), wait=(), groups=(), threads=()):
@@ -91,11 +94,15 @@ class Queue:
         return self.do(wait, lambda: call(*addresses, 0, *variables))
 
     def address(self, view):
-        handle = view.buffer.handle
-        if handle.device is not self.device:
-            raise HandleError("launch", found=f"memory of {handle.device.name}",
+        handle = getattr(view.buffer, "handle", None)
+        if getattr(handle, "device", None) is not self.device:
+            raise HandleError("launch", found="memory of another device",
                               expected=f"memory of {self.device.name}")
         return handle.hidden + view.offset
+
+    def fits(self, view, nbytes):
+        if not 0 <= nbytes <= view.buffer.nbytes - view.offset:
+            raise CopyError("copy", found=f"{nbytes} bytes", expected="bytes that are there")
 
     def do(self, wait, work):
         consume(wait, self.device.name)

@@ -82,7 +82,7 @@ def test_an_empty_environment_is_not_the_process_environment(monkeypatch):
 @pytest.mark.parametrize("text", ["", "[backends.cuda]\nenabled = false\nids = [0, 2]"])
 @pytest.mark.parametrize("enabled", [None, "0", "1", "False", "on"])
 @pytest.mark.parametrize("ids", [None, "3", "1,0"])
-def test_matrix_of_backends(load, text, enabled, ids):
+def test_A1_matrix_of_backends(load, text, enabled, ids):
     environ = {"WEFT_BACKEND_CUDA": enabled, "WEFT_BACKEND_CUDA_IDS": ids}
     config = load(text, **{key: value for key, value in environ.items() if value is not None})
     cuda = config.backend("cuda")
@@ -100,7 +100,7 @@ def test_backends_with_a_slash(load):
     assert load(WEFT_BACKEND_CPU_C="no").backend("cpu").enabled
 
 
-def test_tuning(load):
+def test_A5_tuning(load):
     assert (load().tune, load().tune_seconds) == (False, 30)
     config = load(WEFT_TUNE="1", WEFT_TUNE_SECONDS="7")
     assert (config.tune, config.tune_seconds) == (True, 7)
@@ -113,7 +113,7 @@ def test_tuning(load):
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_each_autotune_limit(load, name):
+def test_A5_each_autotune_limit(load, name):
     value, text = (False, "false") if name == "save_to_disk" else (7, "7")
     expected = LIMITS | {name: value}
     assert limits(load(f"[autotune]\n{name} = {text}").autotune) == expected

@@ -105,7 +105,7 @@ def test_it_is_a_pair_of_the_cpu_and_no_native_device():
 
 
 @needs_compiler
-def test_keys_hold_the_pair_and_the_compiler(monkeypatch):
+def test_B2_keys_hold_the_pair_and_the_compiler(monkeypatch):
     own, host = context("cpu/c"), context("cpu")
     assert own.key("kernel", "text") != host.key("kernel", "text")
     assert "cpu/c" in own.fingerprint()
@@ -136,7 +136,7 @@ def test_the_configuration_disables_it():
     assert registry.lookup("cpu")
 
 
-def test_nothing_of_the_cpu_is_there_without_its_native_pair():
+def test_A2_nothing_of_the_cpu_is_there_without_its_native_pair():
     """Arrays come in and go out by the memory of the host."""
     config.reset(Config(backends={"cpu/llvm": BackendConfig(enabled=False)}))
     assert registry.probe("cpu").reason == "disabled in the configuration"
@@ -209,7 +209,7 @@ def test_a_compiler_that_fails_later_harms_nothing_else(text, reason, monkeypatc
 
 
 @needs_compiler
-def test_another_compiler_makes_everything_anew(monkeypatch, tmp_path, cache_dir):
+def test_B2_another_compiler_makes_everything_anew(monkeypatch, tmp_path, cache_dir):
     """What the disk cache has of one compiler is not taken for another."""
     real, log = context("cpu/c").compiler.path, tmp_path / "log"
     for number in range(3):

@@ -16,7 +16,7 @@ def device():
     return context("null").runtime
 
 
-def test_programs_are_planned_and_nothing_runs(device):
+def test_A10_programs_are_planned_and_nothing_runs(device):
     launches, used = device.queue.launches, device.pool.bytes_in_use
     x = weft.randn(30, 40, device="null", requires_grad=True)
     loss = (x.exp() @ x.T).softmax(-1).sum()
@@ -38,7 +38,7 @@ def test_accounts_are_exact(device):
     assert device.pool.bytes_in_use == before
 
 
-def test_memory_has_a_limit(device):
+def test_A10_memory_has_a_limit(device):
     used = device.pool.bytes_in_use
     with pytest.raises(AllocationError, match="null"):
         weft.zeros(1 << 41, dtype=weft.uint8, device="null").realize()
@@ -84,7 +84,7 @@ def test_it_is_no_default():
 
 
 @pytest.mark.slow
-def test_a_training_step_of_a_language_model(device):
+def test_A10_a_training_step_of_a_language_model(device):
     """GPT-2 small: 124 million parameters, with the state of AdamW 1.9 GiB."""
 
     class Block(nn.Module):

@@ -235,7 +235,7 @@ def test_a_function_that_is_not_there(driver, name):
     assert re.match(r"\w+(Error|Exception): ", found)
 
 
-def test_a_driver_that_hangs(driver):
+def test_A2_a_driver_that_hangs(driver):
     assert probing.ask(probe(driver, "hang"), 0.2).startswith(
         "its probe did not answer within 0.2 s")
 
@@ -546,7 +546,7 @@ registry.register(registry.Backend(
     assert err == ""
 
 
-def test_importing_and_computing_probe_nothing(tmp_path):
+def test_E1_importing_and_computing_probe_nothing(tmp_path):
     """A backend that is installed and would hang is met by those who ask for it."""
     info = tmp_path / "toy_backend-1.dist-info"
     info.mkdir()

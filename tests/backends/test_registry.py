@@ -34,7 +34,7 @@ def test_parse(text, name):
 
 @pytest.mark.parametrize("text", ["", "CPU", "cpu:", "cpu:-1", "cpu/", "1cpu", "cpu:0/c/d", " cpu",
                                   "cpu\n", None, 3])  # fmt: skip
-def test_parse_refuses(text):
+def test_A3_parse_refuses(text):
     with pytest.raises(DeviceError, match="family"):
         registry.parse(text)
 
@@ -61,13 +61,13 @@ def test_unknown_pair_and_ordinal():
         registry.lookup("toy:2")
 
 
-def test_a_known_family_without_toolchain_says_why():
+def test_A13_a_known_family_without_toolchain_says_why():
     assert "toolchain" in registry.probe("tenstorrent").reason
     with pytest.raises(DeviceError, match="toolchain"):
         registry.lookup("tenstorrent")
 
 
-def test_a_probe_that_raises_is_a_reason():
+def test_A2_a_probe_that_raises_is_a_reason():
     def probe():
         raise OSError("no driver")
 
@@ -78,7 +78,7 @@ def test_a_probe_that_raises_is_a_reason():
     assert registry.lookup("cpu")
 
 
-def test_a_probe_that_hangs_is_left_behind(monkeypatch):
+def test_A2_a_probe_that_hangs_is_left_behind(monkeypatch):
     monkeypatch.setattr(probing, "PATIENCE", 0.05)
     release = threading.Event()
     registry.register(fake(probe=lambda: str(release.wait(30))))
@@ -94,7 +94,7 @@ def test_a_probe_is_asked_once():
     assert len(asked) == 1
 
 
-def test_configuration_disables_and_limits(monkeypatch):
+def test_A1_configuration_disables_and_limits(monkeypatch):
     made = config.Config(backends={"toy": config.BackendConfig(ids=(1, 5)),
                                    "other": config.BackendConfig(enabled=False)})  # fmt: skip
     config.reset(made)
@@ -104,7 +104,7 @@ def test_configuration_disables_and_limits(monkeypatch):
     assert "disabled" in registry.probe("other").reason
 
 
-def test_configuration_disables_pairs():
+def test_A1_configuration_disables_pairs():
     registry.register(fake())
     config.reset(config.Config(backends={"toy/a": config.BackendConfig(enabled=False)}))
     assert registry.lookup("toy")[1].pair == "b"
@@ -122,7 +122,7 @@ class Entry:
         self.name, self.load = name, load
 
 
-def test_entry_points_bring_backends(monkeypatch):
+def test_A13_entry_points_bring_backends(monkeypatch):
     def fail():
         raise ImportError("its driver is missing")
 

@@ -185,7 +185,7 @@ def test_more_is_tried_only_where_asked(store):
     assert tune_kernels.tune_kernel(kernel, host_context(), 60, again=True, limits=more).trials == 8
 
 
-def test_launches_of_a_candidate(store, monkeypatch):
+def test_A5_launches_of_a_candidate(store, monkeypatch):
     """The limit is the number of rounds in which each is timed."""
     asked = []
     plain = tune_kernels._Session._pairs
@@ -460,7 +460,7 @@ def test_kernels_compiled_before_are_tuned_too(tmp_path):
     assert "weft: tuning" in run(tmp_path, WEFT_TUNE="1", WEFT_DEBUG="256")[1]
 
 
-def test_nothing_is_kept_where_the_settings_say_so(tmp_path):
+def test_A5_nothing_is_kept_where_the_settings_say_so(tmp_path):
     for _ in range(2):
         _, err = run(tmp_path, WEFT_TUNE="1", WEFT_DEBUG="256", WEFT_AUTOTUNE_SAVE_TO_DISK="0")
         assert "weft: tuning" in err

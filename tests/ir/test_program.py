@@ -29,11 +29,11 @@ def kernel(kinds=("block.x", "thread.x"), extents=(N, THREADS), extra=None):
     return Kernel("k", (x, y, z), body)
 
 
-def test_metadata_of_blocks_and_threads(golden):
+def test_D7_metadata_of_blocks_and_threads(golden):
     golden("program_blocks.txt", str(pr.metadata(kernel())))
 
 
-def test_metadata_of_direct_ids(golden):
+def test_D7_metadata_of_direct_ids(golden):
     """Without threads the ids are direct, and there is no local size."""
     made = pr.metadata(kernel(("block.x", "block.z"), (N, ex.index(5))))
     assert made.local_size is None
@@ -41,7 +41,7 @@ def test_metadata_of_direct_ids(golden):
     golden("program_direct.txt", str(made))
 
 
-def test_metadata_facts():
+def test_D7_metadata_facts():
     made = pr.metadata(kernel())
     assert made.variables == (M, N)
     assert made.nbuffers == 3
@@ -51,7 +51,7 @@ def test_metadata_facts():
     assert made.local_size == (ex.index(32), ex.index(1), ex.index(1))
 
 
-def test_core_id_sets_the_global_size():
+def test_D7_core_id_sets_the_global_size():
     core = ex.Variable(pr.CORE_ID, 0, 7)
     made = pr.metadata(kernel(("serial",), (N,), core))
     assert made.special == ("core_id",)
@@ -78,7 +78,7 @@ def stages():
     return [first, second, third, fourth, fourth.compiled(b"\x7fELF")]
 
 
-def test_stages_follow_one_another():
+def test_D8_stages_follow_one_another():
     made = stages()
     assert [p.stage for p in made] == list(pr.STAGES)
     assert all(p.verify() is p for p in made)
@@ -86,7 +86,7 @@ def test_stages_follow_one_another():
 
 
 @pytest.mark.parametrize("at", range(5))
-def test_each_wrong_stage_raises(at):
+def test_D8_each_wrong_stage_raises(at):
     program = stages()[at]
     moves = [
         lambda p: p.on("cpu", "x86_64"),
@@ -117,7 +117,7 @@ def test_verify_refuses_gaps_and_wrong_things():
         stages()[1].linearized(LinearKernel("k", (), (), ()))
 
 
-def test_variables_in_order():
+def test_D10_variables_in_order():
     assert pr.check_variables((M, N), {"n": 5, "m": 0}) == [0, 5]
     for values, text in [({"n": 5}, "no value for m"), ({"n": 0, "m": 0}, "n = 0"),
                          ({"n": 5, "m": 101}, "from 0 to 100"), ({"n": 5.0, "m": 1}, "integer"),
@@ -138,14 +138,14 @@ def test_bind_gives_a_value_that_the_launch_replaces():
         pr.evaluate_launch(size, {"n": 0})
 
 
-def test_sizes_are_positive():
+def test_D6_sizes_are_positive():
     assert pr.launch_sizes((N, 3, pr.bind(M, 2)), {"n": 4}) == (4, 3, 2)
     for size in (0, -1, M, M - 1):
         with pytest.raises(LaunchError, match="at least 1"):
             pr.launch_sizes((size,), {"m": 0})
 
 
-def test_launch_expressions_are_checked():
+def test_D6_launch_expressions_are_checked():
     big = ex.Variable("big", -(1 << 63), (1 << 63) - 1)
     cases = [(big + 1, (1 << 63) - 1), (big - 1, -(1 << 63)), (big * 2, 1 << 62),
              (-big, -(1 << 63)), (ex.unary(Op.ABS, big), -(1 << 63)),
@@ -215,7 +215,7 @@ def launches(draw):
 
 
 @given(launches())
-def test_launch_expressions_equal_python(case):
+def test_D6_launch_expressions_equal_python(case):
     e, values, exact = case
     if exact is None:
         with pytest.raises(LaunchError):

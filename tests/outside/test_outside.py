@@ -99,7 +99,7 @@ def test_it_is_short():
 
 
 @pytest.mark.requires("cpu/c")
-def test_a_program_runs_on_its_device(installed):
+def test_D1_a_program_runs_on_its_device(installed):
     (installed / "program.py").write_text(PROGRAM)
     done = run(installed, str(installed / "program.py"))
     assert done.stdout == "all right\n", done.stdout + done.stderr

@@ -309,7 +309,7 @@ def test_a_target_without_fused_multiply_add_says_so(arch, features, fused):
     assert made.supports(Op.MAD, F32) is made.supports(Op.MAD, dt.float64) is fused
 
 
-def test_decompositor_asks_the_target():
+def test_D2_decompositor_asks_the_target():
     lacks = CRenderer(target()).decompositor()
     assert lacks(Op.EXP, F32)
     assert not lacks(Op.ADD, F32)

@@ -169,7 +169,7 @@ def test_refusal_past_the_address_space():
     assert pool.bytes_in_use == 0
 
 
-def test_release_is_final(pool):
+def test_A3_release_is_final(pool):
     buffer = pool.allocate(100)
     buffer.release()
     assert buffer.released
@@ -395,7 +395,7 @@ def test_limit_follows_the_container(monkeypatch):
 
 
 @pytest.mark.parametrize(("bit", "word"), [(64, "pool took"), (32, "copy of")])
-def test_debug_bits_print_only_their_category(monkeypatch, capsys, bit, word):
+def test_A6_debug_bits_print_only_their_category(monkeypatch, capsys, bit, word):
     from weft import config
 
     config.reset(config.Config(debug=bit))

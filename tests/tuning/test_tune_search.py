@@ -90,7 +90,7 @@ def test_equal_measurements_give_equal_steps():
 
 
 @pytest.mark.parametrize("total", [1, 2, 9, 33])
-def test_total_limit(total):
+def test_A5_total_limit(total):
     """The default is one of the candidates."""
     bench = Bench()
     limits = AutotuneConfig(n_seeds=10, n_added_per_step=5, n_total_opts=total)
@@ -100,7 +100,7 @@ def test_total_limit(total):
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 7, 30])
-def test_seed_limit(seeds):
+def test_A5_seed_limit(seeds):
     bench = Bench()
     result = search(bench, AutotuneConfig(n_seeds=seeds, n_added_per_step=0)).run()
     assert len(bench.tried) == seeds - 1
@@ -108,7 +108,7 @@ def test_seed_limit(seeds):
 
 
 @pytest.mark.parametrize("added", [1, 3, 10])
-def test_added_limit(added):
+def test_A5_added_limit(added):
     bench = Bench()
     limits = AutotuneConfig(n_seeds=2, n_added_per_step=added, n_total_opts=40)
     search(bench, limits).run()
@@ -120,7 +120,7 @@ def test_added_limit(added):
 
 
 @pytest.mark.parametrize("removed", [0, 2, 50])
-def test_removed_limit(removed):
+def test_A5_removed_limit(removed):
     """The population loses so many in each step, and is never empty."""
     bench = Bench()
     limits = AutotuneConfig(n_seeds=6, n_added_per_step=4, n_removed_per_step=removed,

@@ -37,7 +37,7 @@ from weft.runtimes.cpu.executor.native import (
 from weft.runtimes.cpu.executor.threads import ThreadPool
 from weft.runtimes.memory.buffer import Buffer
 from weft.runtimes.memory.host_memory import usable_memory
-from weft.runtimes.memory.pool import Pool
+from weft.runtimes.memory.pool import Pool, own
 from weft.store import DiskCache, fingerprint
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class CpuQueue:
         HandleError
             If a buffer was released, or an event used before.
         """
-        target, to = destination if isinstance(destination, View) else View(destination)
-        origin, start = source if isinstance(source, View) else View(source)
+        target, to = own(destination)
+        origin, start = own(source)
         count = origin.nbytes - start if nbytes is None else nbytes
         if target.readonly or not 0 <= count <= min(origin.nbytes - start, target.nbytes - to):
             kind = "read-only " if target.readonly else ""
@@ -138,8 +138,10 @@ class CpuQueue:
         ------
         CopyError
             If there are fewer, or the memory is read-only.
+        HandleError
+            If it is no memory of this process.
         """
-        buffer, offset = target if isinstance(target, View) else View(target)
+        buffer, offset = own(target)
         if buffer.readonly or not 0 <= nbytes <= buffer.nbytes - offset:
             raise CopyError("fill", found=f"{nbytes} bytes of {buffer.nbytes - offset}",
                             expected="writable memory with as many bytes")

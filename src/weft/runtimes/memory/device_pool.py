@@ -291,8 +291,10 @@ class DevicePool:
         ------
         CopyError
             If it does not fit.
+        HandleError
+            If the buffer belongs to another pool, or was given back.
         """
-        target = part(buffer)
+        target = self._own(buffer)
         data = as_bytes(source)
         if data.nbytes > target.buffer.nbytes - target.offset:
             raise CopyError("copy to pool", found=f"{data.nbytes} bytes for a buffer of "
@@ -312,8 +314,10 @@ class DevicePool:
         ------
         CopyError
             If the target is read-only, or larger than the buffer.
+        HandleError
+            If the buffer belongs to another pool, or was given back.
         """
-        source = part(buffer)
+        source = self._own(buffer)
         data = as_bytes(target)
         if data.readonly or data.nbytes > source.buffer.nbytes - source.offset:
             raise CopyError("copy from pool", found=f"{data.nbytes} bytes wanted of "
@@ -346,6 +350,15 @@ class DevicePool:
             raise DeallocationError("deinitialize", found=f"{in_use} bytes in use", expected="none")
         self._closed = True
         self.flush()
+
+    def _own(self, buffer: Any) -> View:
+        """Return a buffer of this pool, or a part of one, as a part."""
+        view = part(buffer)
+        if getattr(view.buffer, "pool", None) is not self:
+            found = getattr(view.buffer, "device", type(view.buffer).__name__)
+            raise HandleError("pool", found=f"memory of {found}",
+                              expected=f"a buffer of the pool of {self.device}")
+        return view
 
     def _await_uses(self, buffer: DeviceBuffer) -> None:
         """Wait for all that was begun with a buffer."""

@@ -22,7 +22,7 @@ from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.buffer import Buffer, FreeList
 from weft.runtimes.memory.host_memory import as_bytes
 
-__all__ = ["Apart", "Pool", "block_size", "use"]
+__all__ = ["Apart", "Pool", "block_size", "own", "use"]
 
 _blank = Buffer.__new__
 _kind: type[Buffer] = Buffer
@@ -150,7 +150,7 @@ class Pool:
         DeallocationError
             If it was given back before.
         """
-        if buffer.pool is not self and not buffer.released:
+        if own(buffer).buffer.pool is not self and not buffer.released:
             raise HandleError("free", found="a buffer of another pool", expected="one of this pool")
         consume(wait, "cpu")
         buffer.release()
@@ -201,7 +201,7 @@ class Pool:
     def host_to_pool(self, source: object, buffer: Buffer | View,
                      wait: Iterable[Event] = ()) -> Event:  # fmt: skip
         """Copy an object with the buffer protocol into the start of ``buffer``."""
-        held, offset = buffer if isinstance(buffer, View) else View(buffer)
+        held, offset = own(buffer)
         data = as_bytes(source)
         room = held.nbytes - offset
         if held.readonly or data.nbytes > room:
@@ -221,7 +221,7 @@ class Pool:
     def pool_to_host(self, buffer: Buffer | View, target: object,
                      wait: Iterable[Event] = ()) -> None:  # fmt: skip
         """Copy the start of ``buffer`` into an object with the buffer protocol, and block."""
-        held, offset = buffer if isinstance(buffer, View) else View(buffer)
+        held, offset = own(buffer)
         data = as_bytes(target)
         room = held.nbytes - offset
         if data.readonly or data.nbytes > room:
@@ -314,6 +314,21 @@ class Pool:
 
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
 _adding: Final = mutex()
+
+
+def own(buffer: Buffer | View) -> View:
+    """Return memory of this process, or a part of it, as a part.
+
+    Raises
+    ------
+    HandleError
+        If it is something else.
+    """
+    view = buffer if isinstance(buffer, View) else View(buffer)
+    if not isinstance(view.buffer, Buffer):
+        found = getattr(view.buffer, "device", type(view.buffer).__name__)
+        raise HandleError("pool", found=f"memory of {found}", expected="memory of this process")
+    return view
 
 
 def _hold() -> Callable[[], None]:
