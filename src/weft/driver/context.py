@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.backends import registry
 from weft.config import Config, config
-from weft.errors import UnsupportedError
+from weft.errors import (
+    DeviceError,
+    InitializationError,
+    QueryError,
+    UnsupportedError,
+    WeftError,
+)
 from weft.imports import importing
 from weft.locks import mutex
 from weft.store import DiskCache, cache
 from weft.store import fingerprint as digest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from weft.compilers.base import Compiler
@@ -64,14 +71,14 @@ class Context:
     def runtime(self) -> Any:
         """The running device (`weft.runtimes.base.Device`)."""
         if self._runtime is None:
-            self._runtime = self.backend.open(self.ordinal, self.pair)
+            self._runtime = self._asked(InitializationError, self.backend.open)
         return self._runtime
 
     @property
     def target(self) -> Target:
         """What the device can do."""
         if self._target is None:
-            self._target = self.backend.target(self.ordinal, self.pair)
+            self._target = self._asked(QueryError, self.backend.target)
         return self._target
 
     @property
@@ -85,6 +92,19 @@ class Context:
         """Return what writes the source of its kernels, for another target if one is given."""
         made: Renderer = self.backend.renderer(target or self.target, self.pair)
         return made
+
+    def _asked(self, error: type[DeviceError], ask: Callable[[int, str], Any]) -> Any:
+        """Ask the driver; what it throws is an error of the device, never that of its own."""
+        try:
+            found = ask(self.ordinal, self.pair)
+        except WeftError:
+            raise
+        except Exception as wrong:
+            raise error(self.name, found=f"{type(wrong).__name__}: {wrong}",
+                        expected="a driver that works") from wrong
+        if found is None:
+            raise error(self.name, found="no answer of its driver", expected="a driver that works")
+        return found
 
     @property
     def threads(self) -> int:

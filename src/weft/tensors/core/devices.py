@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from weft import driver
 from weft.backends import registry
 from weft.config import Config, changed, config
-from weft.errors import DeviceError
+from weft.driver.context import context
+from weft.errors import DeviceError, SyncError, WeftError
 from weft.ir import infer
 from weft.ir.node import HOST, Node
 
@@ -135,14 +136,22 @@ def synchronize(device: object = None) -> None:
     ------
     DeviceError
         If the device is unknown or absent.
+    SyncError
+        If its driver fails.
 
     Examples
     --------
     >>> weft.synchronize()
     """
     name = get_default_device() if device is None else _text(device)
-    backend, parsed = registry.lookup(name)
-    backend.open(parsed.ordinal, parsed.pair).queue.synchronize()
+    queue = context(name).runtime.queue
+    try:
+        queue.synchronize()
+    except WeftError:
+        raise
+    except Exception as error:
+        raise SyncError(name, found=f"{type(error).__name__}: {error}",
+                        expected="a device that finishes its work") from error
 
 
 def _checked(device: object) -> str:
