@@ -8,6 +8,7 @@
 #   make pictures run a small image language on a photograph, and time it beside Pillow
 #   make chargpt train a character transformer on Python's help pages, and sample from it
 #   make kernels run the examples of kernels, each checked and timed beside NumPy
+#   make coverage  the page of the documentation that says what each device computes
 #   make docs    the documentation site, from guides and docstrings, into site/
 #   make requirements  what Weft must have, and the tests that are named after each row
 #   make fuzz    random programs, and all values of functions, for FUZZ_SECONDS in all
@@ -30,7 +31,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo docs requirements chargpt trading kernels pictures check test test-full bench fuzz torch clean
+.PHONY: help demo coverage docs requirements chargpt trading kernels pictures check test test-full bench fuzz torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -101,6 +102,14 @@ test: $(VENV)/.test
 test-full: export WEFT_REQUIRE ?= cpu,torch
 test-full: $(VENV)/.test torch
 	$(BIN)/python -m pytest -n $(JOBS) --tier full $(TESTS)
+
+# The page that says what each device computes, from the tests that compute it.
+coverage: export WEFT_COVERAGE := $(shell mktemp -d)
+coverage: export WEFT_REQUIRE := cpu,cpu/c,interpreter
+coverage: $(VENV)/.test
+	$(BIN)/python -m pytest -q -n $(JOBS) $(addprefix tests/conformance/test_,op_values.py \
+	  reduction_values.py movement_values.py conversions.py indexing_values.py)
+	$(BIN)/python tests/conformance/device_coverage.py $(WEFT_COVERAGE)
 
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -2,6 +2,7 @@
 
 import ctypes
 
+import device_coverage
 import numpy as np
 
 import oracle
@@ -52,7 +53,9 @@ class Device:
 
     def compute(self, *nodes, variables=None):
         """Realize nodes; return arrays of their own."""
-        return [self.value(n) for n in driver.realize(nodes, variables)]
+        found = [self.value(n) for n in driver.realize(nodes, variables)]
+        device_coverage.note(self.name, nodes)
+        return found
 
     @staticmethod
     def value(node):
