@@ -1,6 +1,10 @@
 """One suite for the pools, queues and programs of all devices, by the protocols alone."""
 
+import gc
+import os
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ import pytest
 import far_devices
 import weft
 from weft import gpu
+from weft.driver import kernels
 from weft.driver.context import context
 from weft.errors import (
     AllocationError,
@@ -190,3 +195,34 @@ def test_D4_threads_share_a_program(device, keeps):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.slow
+def test_A8_ten_thousand_cycles_of_load_launch_and_free_leave_nothing(device):
+    """Memory, handles and mappings of the process stay as they are."""
+    x = weft.arange(7, device=device.name).realize()
+    (x * 3 + 1).realize()
+    code = list(kernels._latest)[-1]
+    loaded = SimpleNamespace(name=code.name, image=code.image, variables=code.variables, nbuffers=2)
+
+    def cycle():
+        program = device.load(loaded)
+        buffers = [device.pool.allocate(56, zero=True) for _ in range(2)]
+        device.queue.launch(program, buffers, [7] * len(code.variables)).wait()
+
+    def taken():
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return (pages * 4, len(os.listdir("/proc/self/fd")),
+                len(Path("/proc/self/maps").read_text().splitlines()))  # fmt: skip
+
+    for _ in range(500):
+        cycle()
+    used, (kilobytes, files, mappings) = device.pool.bytes_in_use, taken()
+    for _ in range(10_000):
+        cycle()
+    after = taken()
+    assert device.pool.bytes_in_use == used
+    assert after[0] - kilobytes < 4096
+    assert after[1] == files
+    assert after[2] - mappings < 50
