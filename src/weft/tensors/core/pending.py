@@ -188,25 +188,23 @@ def _again(nodes: Sequence[Node], roots: Container[Node], was: Mapping[Node, Nod
     kept
         The tensors and the nodes that they know are added to it.
     """
-    often: dict[Node, None] = {}  # in order, so that equal loops have equal plans
-    for node in nodes:
-        known = was.get(node, node)
-        if known.computed > driver.MOST_COMPUTED or (
-                often and any(a in often for a in node.args)):
-            often[node] = None
-    driver.count_computed(was.get(n, n) for n in nodes if n not in roots)
+    known = [was.get(n, n) for n in nodes] if was else nodes
+    often: dict[Node, Node] = {}  # in order, so that equal loops have equal plans
+    for node, theirs in zip(nodes, known, strict=True):
+        if theirs.computed > driver.MOST_COMPUTED or (often and any(a in often for a in node.args)):
+            often[node] = theirs
+    driver.count_computed(k for n, k in zip(nodes, known, strict=True) if n not in roots)
     found = []
-    for node in often:
-        known = was.get(node, node)
-        tensor = None if known.holder is None else known.holder()
+    for node, theirs in often.items():
+        tensor = None if theirs.holder is None else theirs.holder()
         if node.args and node not in roots and tensor is not None and (
-                tensor._base is None and tensor._node is known):
-            kept.append((tensor, known))
+                tensor._node is theirs and tensor._base is None and tensor._shared is None):
+            kept.append((tensor, theirs))
             found.append(node)
     if not found:
-        for node in often:  # nobody holds them: no more looks at these
+        for node, theirs in often.items():  # nobody holds them: no more looks at these
             if node.args:
-                was.get(node, node).computed = _NEVER
+                theirs.computed = _NEVER
     return found
 
 
