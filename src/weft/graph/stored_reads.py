@@ -21,7 +21,7 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op, storage_only
 
-__all__ = ["part_of_leaf", "read_parts"]
+__all__ = ["Part", "part_of_leaf", "read_parts"]
 
 Part = Callable[[Storage, int, Sequence[int], Sequence[int]], Storage | None]
 

@@ -16,7 +16,6 @@ from weft.driver.plans.plan_cache import is_planned, ready
 from weft.driver.plans.resized import resized
 from weft.driver.plans.runtime_constants import as_data, is_plain, restless
 from weft.driver.slices import Cut, cut_slices
-from weft.graph.stored_reads import read_parts
 from weft.imports import importing
 from weft.ir import infer
 from weft.ir import node as nd
@@ -27,6 +26,7 @@ _MOST_READY: Final = 1024  # graphs that `compute` knows
 
 if TYPE_CHECKING:
     from weft.driver.plans.device_graph import CompiledOnDevices
+    from weft.graph.stored_reads import Part
     from weft.runtimes.memory.buffer import Buffer
 
 
@@ -47,7 +47,7 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
     given, nodes = nodes, [as_data([n])[0] if is_plain(n) else n for n in nodes]
     structure = Structure(nodes)
     if not storage_only.isdisjoint(structure.devices):
-        nodes = read_parts(nodes, _part)
+        nodes = _read_parts(nodes, _part)
         computed = [n for n in nodes if n.device not in storage_only]  # the others stay: leaves
         if len(computed) < len(nodes):
             rest = iter(realize(computed, variables) if computed else ())
@@ -66,6 +66,13 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
         made = nd.buffer(Storage(node.dtype, nd.size(node.shape), buffer))
         out.append(infer.reshape(made, node.shape))
     return out
+
+
+def _read_parts(nodes: Sequence[Node], part: Part | None = None) -> list[Node]:
+    with importing:
+        from weft.graph.stored_reads import read_parts
+
+    return read_parts(nodes, part)
 
 
 def _part(storage: Storage, first: int, shape: Sequence[int], strides: Sequence[int]
@@ -162,7 +169,7 @@ def compile(outputs: Sequence[Node], inputs: Sequence[Storage],
             resident: Collection[Storage] = ()) -> Compiled | CompiledOnDevices:  # fmt: skip
     """Return a graph compiled for repeated calls with other inputs."""
     if storage_only:
-        outputs = read_parts(outputs)
+        outputs = _read_parts(outputs)
     structure = Structure(outputs, updates, resident)
     if not structure.is_native:
         return _on_devices(outputs, inputs, Structure(outputs))
