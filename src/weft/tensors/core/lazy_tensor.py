@@ -255,8 +255,6 @@ class TensorCore(TensorValue):
     def _beside(self, node: Node) -> Node:
         """Return a value on the device of this tensor; one of constants alone is on every one."""
         home = self._home()
-        if home is None and node.device in storage_only:
-            home = driver.default_device()
         return node if home is None or node.device in ("", home) else infer.copy(node, home)
 
     def _constant(self, value: Scalar, dtype: DType) -> Node:
