@@ -66,6 +66,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu": _module("llvmlite"),
     "cpu/c": _compiles(),
     "interpreter": lambda: "",
+    "disk": lambda: "",
     "null": lambda: "",
     "clang": _compiles("clang-11", "clang"),
     "gcc": _compiles("gcc"),

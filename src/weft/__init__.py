@@ -30,7 +30,7 @@ with importing:
         WeftError,
     )
     from weft.interop import einops as _einops
-    from weft.interop.files import load, save
+    from weft.interop.files import from_file, load, save
     from weft.ir.dtype import (
         DType,
         bfloat16,
@@ -166,6 +166,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "from_file",
     "func",
     "fuse",
     "get_default_device",

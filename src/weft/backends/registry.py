@@ -49,10 +49,10 @@ GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
 HOST: Final = "cpu"  # the device whose memory is that of this process
 ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu",
                 "interpreter")  # fmt: skip
-_BUILT_IN: Final = {f: f"weft.backends.{f}" for f in ("cpu", "null", "interpreter")}
+_BUILT_IN: Final = {f: f"weft.backends.{f}" for f in ("cpu", "disk", "null", "interpreter")}
 _NOT_BUILT: Final = "this version of Weft has no backend for it"
 _ABSENT: Final = {
-    **dict.fromkeys(("disk", "cuda", "hip", "opencl", "vulkan", "webgpu"), _NOT_BUILT),
+    **dict.fromkeys(("cuda", "hip", "opencl", "vulkan", "webgpu"), _NOT_BUILT),
     "tenstorrent": "no toolchain for it is known",
 }
 _NAME: Final = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,6}))?(?:/([a-z][a-z0-9_]*))?")
@@ -116,6 +116,8 @@ class Backend(Record):
     probe_in_child : Probe, optional
         What a child process asks instead of `probe` and `count`, which are None then: a driver
         that hangs or crashes ends the child alone. Every driver that is a library should have it.
+    computes : bool
+        Whether kernels run on it. Where none do it stores values, which are copied elsewhere.
     """
 
     family: str
@@ -133,6 +135,7 @@ class Backend(Record):
     is_asked_for: bool = False
     interprets: bool = False
     probe_in_child: Probe | None = None
+    computes: bool = True
 
 
 class Found(Record):
@@ -320,6 +323,21 @@ def _reason(missing: Callable[[str], str], pair: str) -> str:
         return f"{type(error).__name__}: {error}"
 
 
+def lookup_default(text: str) -> DeviceName:
+    """Return what `lookup` does of a name, if the device may be the default one.
+
+    Raises
+    ------
+    DeviceError
+        As `lookup`, and for a device that computes nothing.
+    """
+    found, name = lookup(text)
+    if not found.computes:
+        raise DeviceError("device", found=text, expected="a device that computes",
+                          hint=f"tensors are opened on it: weft.load(path, device={text!r})")
+    return name
+
+
 def choose(name: str | None) -> None:
     """Make a device the default of this process; None goes back to the settings."""
     global _chosen
@@ -346,7 +364,7 @@ def default() -> str:
     named = config().device
     if named is not None:
         try:
-            lookup(named)
+            lookup_default(named)
         except DeviceError as error:
             raise DeviceError("WEFT_DEVICE", found=named, expected="a device that is there",
                               hint=error.hint or f"expected {error.expected}") from None

@@ -19,6 +19,7 @@ from weft.errors import (
     WeftError,
 )
 from weft.imports import importing
+from weft.ir.op import storage_only
 from weft.locks import mutex
 from weft.store import DiskCache, cache
 from weft.store import fingerprint as digest
@@ -59,6 +60,8 @@ class Context:
         self.backend, parsed = registry.lookup(name)
         self.ordinal, self.pair = parsed.ordinal, parsed.pair
         self.name = registry.canonical(self.backend, parsed)
+        if not self.backend.computes:
+            storage_only.add(self.name)
         self._runtime: Any = None
         self._target: Target | None = None
         self._compiler: Compiler | None = None

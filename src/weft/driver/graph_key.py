@@ -11,7 +11,7 @@ from weft.imports import importing
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
-from weft.ir.op import Op, Operation
+from weft.ir.op import Op, Operation, storage_only
 
 _pack: Final = struct.Struct("<d").pack
 MOST_COMPUTED: Final = 1  # times that a value is computed without being kept, if a tensor holds it
@@ -117,7 +117,9 @@ class Structure:
         first = context()
         if named and (len(named) > 1 or first.name not in named):
             self.devices = tuple(sorted(named))
-            self.context = context(outputs[0].device or self.devices[0])
+            computing = [d for d in (outputs[0].device, *self.devices)
+                         if d and d not in storage_only]
+            self.context = context(computing[0]) if computing else first
         else:
             self.devices, self.context = (), first
         self.leaves: list[Storage] = []

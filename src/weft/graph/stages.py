@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from weft.graph.stored_reads import part_of_leaf
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
@@ -79,7 +80,8 @@ def split_by_device(outputs: Sequence[Node], default: str) -> Stages:
     copies: dict[tuple[int, str], list[tuple[Node, Node]]] = {}
 
     def wanted(node: Node) -> None:
-        if nd.base(node).op is not Op.BUFFER and not _crosses(nd.base(node)):
+        if (nd.base(node).op is not Op.BUFFER and not _crosses(nd.base(node))
+                and part_of_leaf(node) is None):  # fmt: skip
             results.setdefault((level[node], node.device or default), {})[node] = None
 
     for node in order:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["NUMPY", "ZIP", "FileKind", "kind_of"]
+__all__ = ["EMPTY_ZIP", "NUMPY", "ZIP", "FileKind", "kind_of"]
 
 NUMPY: Final = b"\x93NUMPY"
 ZIP: Final = b"PK\x03\x04"

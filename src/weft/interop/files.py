@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,18 +20,21 @@ from weft.errors import DTypeError, ParseError
 from weft.exchange import host
 from weft.imports import Late
 from weft.ir import dtype as dt
+from weft.ir.node import HOST
+from weft.ir.op import storage_only
 from weft.tensors.api.creation import tensor
 from weft.tensors.api.tensor import Tensor
-from weft.tensors.core.arguments import describe
+from weft.tensors.core.arguments import describe, place_of
 
 if TYPE_CHECKING:
-    from weft.interop import file_kinds, numpy_files, safetensors
+    from weft.interop import file_kinds, numpy_files, safetensors, stored
 else:
     file_kinds = Late("weft.interop.file_kinds")
     numpy_files = Late("weft.interop.numpy_files")
     safetensors = Late("weft.interop.safetensors")
+    stored = Late("weft.interop.stored")
 
-__all__ = ["Loaded", "load", "save"]
+__all__ = ["Loaded", "from_file", "load", "save"]
 
 _STRUCTURE: Final = "weft.structure"  # of nested containers, in the metadata
 _HEAD: Final = 512  # bytes that tell what a file is
@@ -63,6 +67,9 @@ def save(tensors: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, s
          ) -> None:  # fmt: skip
     """Write tensors to a file, which is replaced at once or not at all.
 
+    Tensors in files (``device="disk"``) pass through memory a piece at a time, and may be of the
+    very file that is replaced: they go on reading what they read before.
+
     Parameters
     ----------
     tensors
@@ -78,6 +85,8 @@ def save(tensors: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, s
     ------
     DTypeError
         If there is something that no file holds.
+    CopyError
+        If a file that a tensor lies in was written to since it was opened.
 
     Examples
     --------
@@ -100,15 +109,23 @@ def save(tensors: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, s
     structure = _taken_apart(tensors, made, "", 0)
     if not all(isinstance(k, str) and _is_array(v) for k, v in tensors.items()):
         text[_STRUCTURE] = json.dumps(structure, separators=(",", ":"))
-    data = {name: _bytes(value) for name, value in made.items()}
     head, order = safetensors.header_text({n: (t.dtype, t.shape) for n, t in made.items()}, text)
 
     def write(file: IO[bytes]) -> None:
         file.write(head)
         for name in order:
-            file.write(data[name])
+            _write_bytes(file, made[name])
 
     return _replace(target, write)
+
+
+def _write_bytes(file: IO[bytes], value: Tensor) -> None:
+    """Write the elements in row-major order; those that lie in a file by pieces."""
+    if value.device not in storage_only:
+        file.write(_bytes(value))
+        return
+    for piece in stored.pieces(value):
+        file.write(piece)
 
 
 def _save_numpy(tensors: Any, target: str) -> None:
@@ -117,8 +134,13 @@ def _save_numpy(tensors: Any, target: str) -> None:
             raise DTypeError("save", found=describe(tensors), expected="one tensor for a .npy file",
                              hint="a .npz file holds several by name")
         one = _tensor(tensors)
-        parts = numpy_files.npy_bytes(one.dtype, one.shape), _bytes(one)
-        return _replace(target, lambda file: file.writelines(parts))
+        head = numpy_files.npy_bytes(one.dtype, one.shape)
+
+        def write(file: IO[bytes]) -> None:
+            file.write(head)
+            _write_bytes(file, one)
+
+        return _replace(target, write)
     if not isinstance(tensors, Mapping) or not all(
         isinstance(k, str) and _is_array(v) for k, v in tensors.items()
     ):
@@ -126,7 +148,7 @@ def _save_numpy(tensors: Any, target: str) -> None:
                          expected="a dict of tensors by name for a .npz file",
                          hint="safetensors hold nested dicts and numbers, too")
     named = {name: _tensor(value) for name, value in tensors.items()}
-    arrays = {name: (numpy_files.npy_bytes(t.dtype, t.shape), _bytes(t))
+    arrays = {name: (numpy_files.npy_bytes(t.dtype, t.shape), partial(_write_bytes, value=t))
               for name, t in named.items()}  # fmt: skip
     return _replace(target, lambda file: numpy_files.write_npz(file, arrays))
 
@@ -202,7 +224,7 @@ def _replace(target: str, write: Callable[[IO[bytes]], None]) -> None:
 # load
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], *, device: object = None) -> Any:
     """Return the named tensors of a safetensors or npz file, or the tensor of an npy file.
 
     What a file is, its first bytes tell. Tensors of safetensors and npy files are read from the
@@ -213,6 +235,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     ----------
     path : str or os.PathLike
         Of the file.
+    device : str, optional
+        Where the tensors are to be. On ``"disk"`` they stay in the file: they and their slices are
+        read by each copy to another device, as in ``x.to("cpu")``. Such a file may be replaced or
+        deleted, and if it is written to, reading is an error. For a device with memory of its own
+        values are read straight into that, when they are looked at. By default, and for ``"cpu"``,
+        the file is mapped into memory.
 
     Returns
     -------
@@ -228,6 +256,11 @@ def load(path: str | os.PathLike[str]) -> Any:
         If an element type is none of Weft's.
     AllocationError
         If the arrays of an npz file do not fit into memory.
+    DeviceError
+        If the device is unknown or absent.
+    UnsupportedError
+        If the tensors are to stay in a file that has no place for each of them: an npz archive, or
+        elements in the other byte order.
 
     Examples
     --------
@@ -237,6 +270,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     ([1.0, 1.0, 1.0], {'made by': 'an example'})
     """
     name = _path(path, "load")
+    place = HOST if device is None else place_of(device, "load") or HOST
+    if place != HOST:
+        return _load_to(name, place)
     with open(name, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_HEAD)
@@ -256,6 +292,74 @@ def load(path: str | os.PathLike[str]) -> Any:
     kind = file_kinds.kind_of(head, size)
     raise ParseError("load", found=kind.name, expected="a file of safetensors, npy or npz",
                      hint=kind.hint)
+
+
+def _load_to(name: str, device: str) -> Any:
+    """Return what a file holds on a device whose memory is not that of this process."""
+    found = stored.opened(name, device)
+    if found is None:  # it is read whole anyway, or of a kind that this refuses
+        whole = load(name)
+        moved = _moved(whole, device)
+        return Loaded(moved, whole.metadata) if isinstance(whole, Loaded) else moved
+    values, metadata = found
+    if not isinstance(values, dict):
+        return values
+    structure = metadata.pop(_STRUCTURE, None)
+    return Loaded(values if structure is None else _put_together(structure, values), metadata)
+
+
+def _moved(part: Any, device: str) -> Any:
+    """Return containers with their tensors on another device."""
+    if isinstance(part, Tensor):
+        return part.to(device=device)
+    if isinstance(part, dict):
+        return {k: _moved(v, device) for k, v in part.items()}
+    if isinstance(part, (list, tuple)):
+        return type(part)([_moved(v, device) for v in part])
+    return part
+
+
+def from_file(path: str | os.PathLike[str], dtype: object, shape: Sequence[int] | int | None = None,
+              offset: int = 0, *, device: object = "disk") -> Tensor:  # fmt: skip
+    """Return a tensor whose elements are bytes of a file, in row-major order and little endian.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the file.
+    dtype : DType
+        Of the elements.
+    shape : int or sequence of int, optional
+        By default one axis, as long as the file has elements behind `offset`.
+    offset : int, optional
+        Bytes of the file before the first element.
+    device : str, optional
+        By default the tensor stays in the file, as with ``weft.load(path, device="disk")``.
+
+    Returns
+    -------
+    Tensor
+        Its elements are read when somebody looks at them, or copies them.
+
+    Raises
+    ------
+    ParseError
+        If the file has not as many bytes.
+    ShapeError, DTypeError, RangeError
+        If `shape`, `dtype` or `offset` are none.
+    DeviceError
+        If the device is unknown or absent.
+
+    Examples
+    --------
+    >>> weft.save(weft.arange(6, dtype=weft.int16), "x.npy")
+    >>> x = weft.from_file("x.npy", weft.int16, (2, 3), offset=128)
+    >>> x.device, x[1].tolist()
+    ('disk', [3, 4, 5])
+    """
+    name = _path(path, "from_file")
+    made = stored.raw(name, dt.as_dtype(dtype), shape, offset)
+    return made.to(device=device)
 
 
 def _mapped(file: IO[bytes], size: int) -> memoryview:
@@ -292,10 +396,7 @@ def _view_of(data: memoryview, entry: safetensors.Entry) -> Tensor:
 def _load_npy(file: IO[bytes], size: int) -> Tensor:
     file.seek(0)
     head = numpy_files.read_head(file, "an npy file")
-    if head.size + head.nbytes != size:
-        raise ParseError("load", found=f"an npy file of {size} bytes",
-                         expected=f"{head.size + head.nbytes} for {head.dtype.name}{head.shape}",
-                         hint="it was not written or downloaded to its end")
+    head.check_size(size)
     data = _mapped(file, size)[head.size :]
     head.check(data, "an npy file")
     array = head.array(data)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -43,6 +43,13 @@ class Head(NamedTuple):
     def nbytes(self) -> int:
         """Size of the elements in bytes."""
         return math.prod(self.shape) * self.stored.itemsize
+
+    def check_size(self, size: int) -> None:
+        """Raise a ParseError unless a whole file of `size` bytes holds these elements alone."""
+        if self.size + self.nbytes != size:
+            raise ParseError("load", found=f"an npy file of {size} bytes",
+                             expected=f"{self.size + self.nbytes} for {self.dtype.name}"
+                             f"{self.shape}", hint="it was not written or downloaded to its end")
 
     def check(self, data: Any, name: str) -> None:
         """Raise a ParseError if there are other bytes than 0 and 1 in bools."""
@@ -212,15 +219,16 @@ def npy_bytes(dtype: DType, shape: tuple[int, ...]) -> bytes:
     return NUMPY + b"\x02\x00" + len(text).to_bytes(4, "little") + text
 
 
-def write_npz(file: IO[bytes], arrays: Mapping[str, tuple[bytes, Any]]) -> None:
-    """Write an archive of arrays, each given as what stands before its elements, and these."""
+def write_npz(file: IO[bytes],
+              arrays: Mapping[str, tuple[bytes, Callable[[IO[bytes]], None]]]) -> None:  # fmt: skip
+    """Write an archive of arrays, each given as what stands before its elements, and a writer."""
     import zipfile
 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, (head, data) in arrays.items():
+        for name, (head, write) in arrays.items():
             with archive.open(zipfile.ZipInfo(name + _SUFFIX), "w", force_zip64=True) as member:
                 member.write(head)
-                member.write(data)
+                write(member)
 
 
 def is_numpy(path: str) -> bool:

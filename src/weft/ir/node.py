@@ -18,7 +18,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
 from weft.ir.intern import Table, intern, key_of
-from weft.ir.op import Op, Operation
+from weft.ir.op import MOVES, Op, Operation, refuse, storage_only
 from weft.ir.record import Record
 from weft.ir.size import canonical
 from weft.ir.stmt import Location
@@ -346,21 +346,28 @@ def _device(op: Operation, args: tuple[Node, ...], attr: Any) -> str:
     Raises
     ------
     DeviceError
-        If its operands are on several devices.
+        If its operands are on several devices, or on one that only stores them.
     """
     if op is Op.COPY or op is Op.BUFFER:
         device = attr if op is Op.COPY else getattr(attr, "device", "")
-        return sys.intern(device) if type(device) is str else ""  # the verifier refuses others
+        if type(device) is not str:
+            return ""  # the verifier refuses it
+        if device in storage_only and op is Op.COPY:
+            refuse(op, device)
+        return sys.intern(device)
     if not args:
         return ""
     device = args[0].device
     for other in args:
         if other.device is not device and other.device:
             if device:
+                goal = other.device if device in storage_only else device
                 raise DeviceError(op.name, found=f"operands on {device} and {other.device}",
                                   expected="operands on one device",
-                                  hint=f"move one, as in x.to({device!r})")
+                                  hint=f"move one, as in x.to({goal!r})")
             device = other.device
+    if device in storage_only and op not in MOVES:
+        refuse(op, device)
     return device
 
 

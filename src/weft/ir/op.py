@@ -26,7 +26,9 @@ Semantics, everywhere and on every device:
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
+
+from weft.errors import DeviceError
 
 
 class Operation:
@@ -222,3 +224,28 @@ BY_NAME: Final[dict[str, Operation]] = {
 SCALAR_OPS: Final[tuple[Operation, ...]] = tuple(
     row for row in BY_NAME.values() if row.is_elementwise
 )
+# What values that a device only stores may be in: a copy of them takes these along (see
+# `weft.graph.stored_reads`).
+MOVES: Final = frozenset(
+    row for row in BY_NAME.values() if row.group == "movement" or row in (Op.CONTIGUOUS, Op.DETACH)
+)
+# Names of devices that store values and compute none: those whose backend says so.
+storage_only: Final[set[str]] = set()
+
+
+def refuse(op: Operation, device: str) -> NoReturn:
+    """Say that an operation does nothing on a device that only stores values.
+
+    Raises
+    ------
+    DeviceError
+        Always.
+    """
+    if op is Op.COPY:
+        raise DeviceError(f"copy to {device}", found="a tensor without a file",
+                          expected="a device with memory to write to",
+                          hint="weft.save(tensors, path) writes a file, which "
+                          f"weft.load(path, device={device!r}) opens")
+    raise DeviceError(op.name, found=f"a tensor on {device}, where nothing is computed",
+                      expected="tensors on a device that computes",
+                      hint="copy it there first, as in x.to('cpu')")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from weft.config import Debug, debug
 from weft.errors import VerifyError
@@ -18,9 +18,10 @@ from weft.ir.plan.plan import Alloc, Copy, Fill, Free, Launch, Parallel, Plan, R
 from weft.ir.program import evaluate_launch
 from weft.runtimes.base import Event, Failure, View
 
-__all__ = ["Execution", "execute"]
+__all__ = ["STAGE_BYTES", "Execution", "execute"]
 
 Place = tuple[str, int]
+STAGE_BYTES: Final = 8 << 20  # of host memory, between two devices that know none of each other's
 
 
 class Stopped(NamedTuple):
@@ -225,17 +226,26 @@ class Execution:
         for place, _ in touched:
             for event in self._earlier.get(place, ()):
                 event.wait()
-        if target.buffer.in_process:
-            into = target.buffer.view()[target.offset : target.offset + nbytes]
+        into = _of_host(to, target, nbytes)
+        if into is not None:
             origin.pool.pool_to_host(source, into)
-            target.buffer.version += 1
             return to.queue, Event(to.name)
-        if source.buffer.in_process:
-            data = source.buffer.view()[source.offset : source.offset + nbytes]
-        else:
-            data = memoryview(bytearray(nbytes))
-            origin.pool.pool_to_host(source, data)
-        return _copies(to), to.pool.host_to_pool(data, target)
+        data = _of_host(origin, source, nbytes)
+        if data is not None:
+            return _copies(to), to.pool.host_to_pool(data, target)
+        return _copies(to), self._staged(to, target, origin, source, nbytes)
+
+    @staticmethod
+    def _staged(to: Any, target: View, origin: Any, source: View, nbytes: int) -> Event:
+        """Copy by way of host memory that holds a piece at a time."""
+        event = Event(to.name)
+        stage = memoryview(bytearray(min(nbytes, STAGE_BYTES)))
+        for at in range(0, nbytes, STAGE_BYTES):
+            piece = stage[: min(STAGE_BYTES, nbytes - at)]
+            event.wait()  # whatever reads the stage
+            origin.pool.pool_to_host(View(source.buffer, source.offset + at), piece)
+            event = to.pool.host_to_pool(piece, View(target.buffer, target.offset + at))
+        return event
 
     def _fill(self, step: Fill) -> None:
         touched = [(_place(step.target), True)]
@@ -311,6 +321,16 @@ def execute(plan: Plan, devices: Sequence[Any], programs: Mapping[str, Any],
         run.wait()  # what was begun uses the memory that is about to be given back
         raise
     return run.wait() if stopped is not None or wait else None
+
+
+def _of_host(device: Any, view: View, nbytes: int) -> memoryview | None:
+    """Return device memory as bytes that this process may copy from and to, if there is a way."""
+    buffer, offset = view
+    if buffer.in_process:
+        found: memoryview = buffer.view()
+        return found[offset : offset + nbytes]
+    window = getattr(device.pool, "host_view", None)
+    return None if window is None else window(view, nbytes)
 
 
 def _place(ref: Ref) -> Place:

@@ -15,7 +15,7 @@ from weft.backends.registry import Backend
 from weft.config import BackendConfig, Config
 from weft.errors import DeviceError
 
-UNBUILT = ["disk", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu"]
+UNBUILT = ["cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu"]
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +44,11 @@ def toy(probe=lambda: ""):
 
 
 def test_devices_in_the_order_of_probing():
-    assert weft.devices() == ("cpu", "null", "interpreter")
+    assert weft.devices() == ("cpu", "disk", "null", "interpreter")
     assert [f.family for f in registry.available()] == [
-        "cpu", "disk", "null", *UNBUILT[1:], "interpreter"]
+        "cpu", "disk", "null", *UNBUILT, "interpreter"]
     registry.register(toy())
-    assert weft.devices() == ("cpu", "null", "interpreter", "toy", "toy:1")
+    assert weft.devices() == ("cpu", "disk", "null", "interpreter", "toy", "toy:1")
 
 
 @pytest.mark.parametrize("family", UNBUILT)
@@ -62,7 +62,7 @@ def test_families_without_a_backend_say_so(family):
 def test_disabled_devices_are_absent():
     config.reset(Config(backends={"toy": BackendConfig(enabled=False)}))
     registry.register(toy())
-    assert weft.devices() == ("cpu", "null", "interpreter")
+    assert weft.devices() == ("cpu", "disk", "null", "interpreter")
     assert registry.probe("toy").reason == "disabled in the configuration"
     assert not weft.is_available("toy")
 
@@ -70,7 +70,7 @@ def test_disabled_devices_are_absent():
 def test_device_ids_of_the_configuration():
     config.reset(Config(backends={"toy": BackendConfig(ids=(1,))}))
     registry.register(toy())
-    assert weft.devices() == ("cpu", "null", "interpreter", "toy:1")
+    assert weft.devices() == ("cpu", "disk", "null", "interpreter", "toy:1")
     assert weft.is_available("toy:1")
     assert not weft.is_available("toy")
 
@@ -81,17 +81,17 @@ def test_failing_and_hanging_probes_stop_nobody(monkeypatch):
                                     (lambda: may_end.wait(60), 0.05, "answer")]:  # fmt: skip
         monkeypatch.setattr(probing, "PATIENCE", patience)
         registry.register(toy(probe))
-        assert weft.devices() == ("cpu", "null", "interpreter")
+        assert weft.devices() == ("cpu", "disk", "null", "interpreter")
         assert reason in registry.probe("toy").reason
     may_end.set()
 
 
 def test_no_device_at_all_is_an_error_that_says_why():
     off = BackendConfig(enabled=False)
-    config.reset(Config(backends={"cpu": off, "null": off, "interpreter": off}))
+    config.reset(Config(backends={"cpu": off, "disk": off, "null": off, "interpreter": off}))
     assert weft.devices() == ()
     assert not weft.is_available()
-    with pytest.raises(DeviceError, match="cpu: disabled in the configuration; disk: this"):
+    with pytest.raises(DeviceError, match="cpu: disabled in the configuration; disk: dis"):
         weft.zeros(2)
 
 

@@ -255,3 +255,41 @@ def test_memory_that_runs_out():
         assert (x + 1).sum().item() == 2 << 10
     finally:
         device.pool.limit = keep
+
+
+@pytest.mark.parametrize("place", [None, "late:1", "interpreter"])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_what_is_written_in_place_comes_from_any_device_and_stays(place, is_constant):
+    """Also to a tensor of constants alone, which no memory binds to its device."""
+    array = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    source = weft.tensor(array, device="far")
+    mask = np.eye(3, 4) > 0
+    for write, expected in [
+        (lambda y, v: y.copy_(v), lambda y, v: y.__setitem__(..., v)),
+        (lambda y, v: y.__setitem__(0, v[1]), lambda y, v: y.__setitem__(0, v[1])),
+        (lambda y, v: y.__setitem__((slice(None), weft.tensor([0, 3], device=place)),
+                                    v[:, 1:3]),
+         lambda y, v: y.__setitem__((slice(None), [0, 3]), v[:, 1:3])),
+        (lambda y, v: y.__setitem__(([2], slice(1, 3)), v[0, :2]),
+         lambda y, v: y.__setitem__(([2], slice(1, 3)), v[0, :2])),
+        (lambda y, v: y.__setitem__(weft.tensor(mask, device=place), v[0, :3]),
+         lambda y, v: y.__setitem__(mask, v[0, :3])),
+        (lambda y, v: y.__setitem__(weft.tensor(mask[:, 0], device=place), v[1]),
+         lambda y, v: y.__setitem__(mask[:, 0], v[1])),
+    ]:  # fmt: skip
+        y, wanted = weft.zeros(3, 4, device=place), np.zeros((3, 4), np.float32)
+        if not is_constant:
+            y.realize()
+        write(y, source)
+        expected(wanted, array)
+        assert y.device == (place or "cpu")
+        np.testing.assert_array_equal(y.numpy(), wanted)
+
+
+def test_the_gradient_of_a_write_goes_back_to_its_device():
+    source = weft.ones(3, 4, device="far", requires_grad=True)
+    y = weft.zeros(3, 4) + 0
+    y[:, weft.tensor([0, 1])] = source[:, 2:] * 3
+    y.sum().backward()
+    assert (y.device, source.grad.device) == ("cpu", "far")
+    assert source.grad.tolist() == [[0, 0, 3, 3]] * 3

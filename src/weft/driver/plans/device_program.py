@@ -23,6 +23,7 @@ from weft.driver.progress import Progress
 from weft.graph.launches import join_launches
 from weft.graph.simplify import simplify
 from weft.graph.stages import Stages, split_by_device
+from weft.graph.stored_reads import part_of_leaf
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import HOST, Node
@@ -40,11 +41,12 @@ __all__ = ["make"]
 
 
 class _Moved(NamedTuple):
-    """A copy of an array to another device: both as flat nodes, and where it is."""
+    """A copy of an array, from an element on, to another device, and where it is; as flat nodes."""
 
     source: Node
     origin: int
     target: Node
+    first: int = 0
 
 
 class _Piece(NamedTuple):
@@ -95,7 +97,9 @@ def _make(structure: Structure, outputs: Sequence[Node],
     for stage in split.stages:
         device = number[stage.device]
         for value, leaf in stage.copies:
-            pieces.append(_Piece(device, _Moved(*found(value), leaf)))
+            part = part_of_leaf(value)
+            array, first = part or (value, 0)
+            pieces.append(_Piece(device, _Moved(*found(array), leaf, first)))
         made, steps = cut(stage.outputs, contexts[device].target)
         for value, node in zip(stage.values, made, strict=True):
             stored[value] = nd.base(node), device
@@ -203,8 +207,10 @@ class _Builder:
                 if key not in programs:
                     programs[key] = self._program(piece.work, code, piece.device, key)
             else:
-                source, origin, target = piece.work
-                steps.append(Copy(self._ref(target, piece.device), self._ref(source, origin),
+                source, origin, target, first = piece.work
+                begin = self._ref(source, origin)
+                begin = begin.replace(offset=begin.offset + first * source.dtype.itemsize)
+                steps.append(Copy(self._ref(target, piece.device), begin,
                                   bytes_of(target.shape, target.dtype.itemsize)))
             steps += [Free(index[k]) for k in ends[i]]
         leaves = self.structure.leaves
@@ -243,7 +249,7 @@ class _Builder:
     def _touched(self, i: int, piece: _Piece) -> list[tuple[Any, Expr | int, int]]:
         """Return the allocations that a piece uses: what stands for them, bytes, device."""
         if isinstance(piece.work, _Moved):
-            source, origin, target = piece.work
+            source, origin, target, _ = piece.work
             arrays = [self._at(source, origin), self._at(target, piece.device)]
         else:
             step = piece.work

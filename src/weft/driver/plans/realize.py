@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final
@@ -19,12 +20,13 @@ from weft.imports import importing
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
-from weft.ir.op import Op
+from weft.ir.op import Op, storage_only
 
 _MOST_READY: Final = 1024  # graphs that `compute` knows
 
 if TYPE_CHECKING:
     from weft.driver.plans.device_graph import CompiledOnDevices
+    from weft.graph.stored_reads import Part
     from weft.runtimes.memory.buffer import Buffer
 
 
@@ -40,11 +42,20 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None,
     ------
     BoundsError
         If an index that is data is out of range; nothing is changed then.
+    DeviceError
+        If a node is a view with gaps on a device that only stores values.
     AllocationError
         If memory does not suffice.
     """
     given, nodes = nodes, [as_data([n])[0] if is_plain(n) else n for n in nodes]
     structure = Structure(nodes)
+    if not storage_only.isdisjoint(structure.devices):
+        nodes = _read_parts(nodes, _part)
+        computed = [n for n in nodes if n.device not in storage_only]  # the others stay: leaves
+        if len(computed) < len(nodes):
+            rest = iter(realize(computed, variables, also) if computed else ())
+            return [*[n if n.device in storage_only else next(rest) for n in nodes], *rest]
+        structure = Structure(nodes)
     more = [] if also is None else also(structure.nodes)
     if more:
         nodes = [*nodes, *more]
@@ -62,6 +73,24 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None,
         made = nd.buffer(Storage(node.dtype, nd.size(node.shape), buffer))
         out.append(infer.reshape(made, node.shape))
     return out
+
+
+def _read_parts(nodes: Sequence[Node], part: Part | None = None) -> list[Node]:
+    with importing:
+        from weft.graph.stored_reads import read_parts
+
+    return read_parts(nodes, part)
+
+
+def _part(storage: Storage, first: int, shape: Sequence[int], strides: Sequence[int]
+          ) -> Storage | None:  # fmt: skip
+    """Return some elements of stored values as an array of their own, if they are read so."""
+    item = storage.dtype.itemsize
+    if tuple(strides) == (1,):
+        found = storage.buffer.part(first * item, shape[0] * item)
+    else:
+        found = storage.buffer.lines(first * item, shape, [s * item for s in strides], item)
+    return None if found is None else Storage(storage.dtype, math.prod(shape), found)
 
 
 def compute(node: Node, known: Callable[[Node], Node | None] | None) -> Buffer | None:
@@ -150,6 +179,8 @@ def compile(outputs: Sequence[Node], inputs: Sequence[Storage],
             updates: Mapping[int, Storage] | None = None,
             resident: Collection[Storage] = ()) -> Compiled | CompiledOnDevices:  # fmt: skip
     """Return a graph compiled for repeated calls with other inputs."""
+    if storage_only:
+        outputs = _read_parts(outputs)
     structure = Structure(outputs, updates, resident)
     if not structure.is_native:
         return _on_devices(outputs, inputs, Structure(outputs))

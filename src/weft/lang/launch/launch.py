@@ -348,7 +348,8 @@ class Configured:
         Raises
         ------
         DeviceError
-            If tensors are on several devices, or on another than that of the kernel.
+            If tensors are on several devices, on another than that of the kernel, or on one that
+            computes nothing.
         """
         wanted = self.kernel.options.device
         found = dict.fromkeys(tensor.device for _, _, tensor in host.tensors)
@@ -358,7 +359,12 @@ class Configured:
             raise DeviceError(f"launch of {self.kernel.__name__}",
                               found=f"memory of {' and '.join(found)}",
                               expected="tensors on one device", hint="move them, as in x.to(...)")
-        return context(*found)
+        place = context(*found)
+        if not place.backend.computes:
+            raise DeviceError(f"launch of {self.kernel.__name__}", found=f"memory of {place.name}",
+                              expected="tensors on a device that computes",
+                              hint="copy them there first, as in x.to('cpu')")
+        return place
 
     def goes_elsewhere(self, args: tuple[Any, ...]) -> bool:
         """Launch in another way if one is asked for, and tell whether it was.

@@ -58,15 +58,17 @@ class DeviceBuffer:
         Counts the writes.
     uses : list of Event
         What was done with it and may not have happened yet.
-    in_process, readonly, exposed : bool
+    in_process, exposed : bool
         Never: no address of this process leads to the memory, and nobody else has it.
+    readonly : bool
+        Whether nothing may write to it.
     """
 
     __slots__ = ("__weakref__", "_block", "nbytes", "pool", "uses", "version")
 
     in_process: Final = False
     on_host: Final = False
-    readonly: Final = False
+    readonly: bool = False
     exposed: Final = False
     owner: Final = None
 
@@ -328,6 +330,20 @@ class DevicePool:
         self._driver.read(source.buffer.handle, source.offset, data)
         if debug(Debug.COPY):
             print(f"weft: copy of {data.nbytes} bytes from {self.device}", file=sys.stderr)
+
+    def host_view(self, buffer: Any, nbytes: int) -> memoryview | None:
+        """Return the first bytes of a buffer (or `View`) as memory of this process, to copy.
+
+        None where no address leads to it. All that was begun with the buffer is over then. What is
+        returned is valid as long as the buffer is, and must not be kept.
+        """
+        find = getattr(self._driver, "host_view", None)
+        if find is None:
+            return None
+        place = part(buffer)
+        self._await_uses(place.buffer)
+        found: memoryview = find(place.buffer.handle, place.offset, nbytes)
+        return found
 
     def sync_events(self, events: Iterable[Event]) -> None:
         """Block until all events have happened; consumes them."""

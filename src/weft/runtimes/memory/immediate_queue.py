@@ -36,6 +36,10 @@ class HostBlocks:
         """Free a block."""
         host_memory.give_back(handle, nbytes)
 
+    def host_view(self, handle: int, offset: int, nbytes: int) -> memoryview:
+        """Return a part of a block as bytes."""
+        return bytes_at(handle + offset, nbytes)
+
     def write(self, handle: int, offset: int, source: memoryview) -> None:
         """Copy into a block."""
         if source.nbytes:

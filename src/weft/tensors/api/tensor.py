@@ -12,6 +12,7 @@ from weft.exchange import dlpack, host
 from weft.imports import importing
 from weft.ir.dtype import DType, from_text
 from weft.ir.node import HOST
+from weft.ir.op import storage_only
 from weft.tensors.api import autograd
 from weft.tensors.core import gradient_hooks
 from weft.tensors.core.arguments import check_tensor
@@ -28,6 +29,7 @@ __all__ = ["Parameter", "Tensor", "over_buffer"]
 T = TypeVar("T", bound="Tensor")
 
 _WRITABLE: Final = 1  # PyBUF_WRITABLE
+_SHOWN: Final = 1000  # elements of a tensor in a file, up to which they are read to be shown
 
 
 @with_axis_names
@@ -72,6 +74,8 @@ class Tensor(Composed):
     def _look(self, operation: str) -> np.ndarray[Any, Any]:
         if state.capture is not None:
             state.capture.refuse(operation)
+        if storage_only and self.device in storage_only:
+            return self.cpu()._look(operation)
         if self._base is None:
             return host.view(self._memory(), self.dtype, self.shape, self._shared is not None)
         values = self._window()
@@ -79,7 +83,7 @@ class Tensor(Composed):
             values)
 
     def _window(self) -> np.ndarray[Any, Any] | None:
-        """Return an array over the base's memory; None if it is not there, or without strides."""
+        """Return an array over the base's memory; None if it is not here, or without strides."""
         base = self._base
         if base is None:
             return None
@@ -91,7 +95,7 @@ class Tensor(Composed):
         ):
             base.realize()
         buffer = base._buffer
-        if buffer is None or layout is None:
+        if buffer is None or layout is None or not buffer.in_process:
             return None
         once = all(s or n < 2 for n, s in zip(layout.shape, layout.strides, strict=True))
         return host.view(buffer, self.dtype, self.shape, base._shared is not None and once,
@@ -236,6 +240,8 @@ class Tensor(Composed):
     # Python's protocols
 
     def __repr__(self) -> str:
+        if state.capture is None and self.device in storage_only and self.numel() > _SHOWN:
+            return f"tensor(<{self.dtype.name}{list(self.shape)} on {self.device}>)"
         values = None if state.capture is not None else self._look("repr()")
         return show(values, self.shape, self.dtype, self._requires_grad)
 
@@ -246,7 +252,7 @@ class Tensor(Composed):
 
             from weft.tensors.core.display import show_html
 
-        if state.capture is not None:
+        if state.capture is not None or self.device in storage_only:
             return f"<pre>{escape(repr(self))}</pre>"
         return show_html(self._look("repr()"), self.shape, self.dtype, self._requires_grad)
 
@@ -317,8 +323,8 @@ class Tensor(Composed):
         values = self._look("__dlpack__()")
         if dl_device is not None and tuple(dl_device) != dlpack.CPU:
             raise BufferError(f"a CPU tensor cannot be exported to the DLPack device {dl_device}")
-        is_far = not all(t is None or t._buffer is None or t._buffer.in_process
-                         for t in (self, self._base))
+        is_far = self.device in storage_only or not all(
+            t is None or t._buffer is None or t._buffer.in_process for t in (self, self._base))
         if is_far or any(s < 0 for s in values.strides):
             if copy is False:
                 what = f"memory of {self.device}" if is_far else "negative strides"

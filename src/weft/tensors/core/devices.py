@@ -15,6 +15,7 @@ from weft.driver.context import context
 from weft.errors import DeviceError, SyncError, WeftError
 from weft.ir import infer
 from weft.ir.node import HOST, Node
+from weft.ir.op import storage_only
 
 __all__ = [
     "devices", "get_default_device", "is_available", "on_device_of", "set_default_device",
@@ -79,7 +80,8 @@ def set_default_device(device: object) -> None:
     Raises
     ------
     DeviceError
-        If the name is unknown or the device is absent; the default stays as it was.
+        If the name is unknown, the device is absent, or nothing is computed there; the default
+        stays as it was.
 
     Examples
     --------
@@ -155,7 +157,7 @@ def synchronize(device: object = None) -> None:
 
 
 def _checked(device: object) -> str:
-    name = registry.lookup(_text(device))[1]
+    name = registry.lookup_default(_text(device))
     return str(registry.DeviceName(name.family, name.ordinal, registry.parse(_text(device)).pair))
 
 
@@ -185,6 +187,6 @@ def on_device_of(old: Node, value: Node) -> Node:
 def together(nodes: Sequence[Node]) -> list[Node]:
     """Return operands on one device: a 0-d one of the host follows those on another."""
     others = [n.device for n in nodes if n.device not in ("", HOST)]
-    if not others:
+    if not others or others[0] in storage_only:
         return list(nodes)
     return [infer.copy(n, others[0]) if n.device == HOST and not n.shape else n for n in nodes]

@@ -20,6 +20,7 @@ from weft.ir import node as nd
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.node import Node
+from weft.ir.op import storage_only
 from weft.tensors.core import views
 from weft.tensors.core.runtime_scalars import constant, yield_to
 from weft.tensors.core.tensor_value import Scalar, TensorValue, flat_leaf, leaves
@@ -75,12 +76,17 @@ class TensorCore(TensorValue):
         DTypeError
             If the elements are not floats.
         GradientError
-            If the tensor was computed from others that require a gradient, and is to stop.
+            If the tensor was computed from others that require a gradient, and is to stop, or if
+            nothing is computed on its device, gradients neither.
         """
         if requires_grad == self.requires_grad:
             return self
         if requires_grad and not self.dtype.is_float:
             raise DTypeError("requires_grad_", found=self.dtype.name, expected="a float type")
+        if requires_grad and self.device in storage_only:
+            raise GradientError("requires_grad_", found=f"a tensor on {self.device}",
+                                expected="one on a device that computes",
+                                hint="copy it first, as in x.to('cpu').requires_grad_()")
         if not requires_grad and not self._is_leaf:
             raise GradientError("requires_grad_", found="a computed tensor", expected="a leaf",
                                 hint="use detach()")

@@ -113,7 +113,7 @@ class Indexing(Reduction):
     def _put_mask(self, mask: Self, value: object) -> None:
         shape = mask.shape + (1,) * (len(self.shape) - len(mask.shape))
         wide = mask.reshape(shape).expand(self.shape)
-        new = as_operand(self, value)
+        new = self._brought(as_operand(self, value))
         inner = len(self.shape) - len(mask.shape)
         lead = new.shape[: max(len(new.shape) - inner, 0)]
         fits = len(new.shape) <= len(self.shape) and all(n == 1 for n in lead)
@@ -133,6 +133,11 @@ class Indexing(Reduction):
         chosen = infer.expand(infer.cast(new._read(), self.dtype), self.shape)
         node = infer.elementwise(Op.WHERE, wide._read(), chosen, old)
         self._write(node, new)
+
+    def _brought(self, value: Self) -> Self:
+        """Return what is to be written to this tensor on its device."""
+        node, home = value._read(), self.device
+        return value if node.device in ("", home) else value._wrap(infer.copy(node, home))
 
     def _parse(self, key: Any, operation: str) -> tuple[list[views.Step], list[Advanced]]:
         items = self._normal_items(key, operation)
@@ -312,6 +317,8 @@ class Indexing(Reduction):
         place, k = self._place(advanced), len(shape)
         result = (*rest[:place], *shape, *rest[place:])
         new = as_operand(self, value)
+        if kind == "set":
+            new = self._brought(new)
         updates = infer.expand(infer.cast(new._read(), self.dtype), result)
         updates = infer.permute(
             updates, [*range(place, place + k), *range(place), *range(place + k, len(result))])
@@ -365,7 +372,8 @@ class Indexing(Reduction):
     def copy_(self, source: object) -> Self:
         """Replace the elements by those of `source`, broadcast and converted."""
         source = literals.source(self, source, "copy_")
-        new = as_operand(self, source) if not isinstance(source, int | float) else None
+        new = (None if isinstance(source, int | float)
+               else self._brought(as_operand(self, source)))  # fmt: skip
         if new is None:
             value = constant(literals.whole(source, self.dtype), self.dtype, "copy_")
             self._write(infer.expand(value, self.shape), replaces=True)
@@ -374,7 +382,7 @@ class Indexing(Reduction):
         if broadcast != self.shape:
             raise ShapeError("copy_", found=f"{new.shape} into {self.shape}",
                              expected="a value that broadcasts to the target")
-        node = infer.cast(self._beside(new._read()), self.dtype)
+        node = infer.cast(new._read(), self.dtype)
         node = infer.reshape(node, _strip(new.shape, len(self.shape)))
         self._write(infer.expand(node, self.shape), new, replaces=True)
         return self
