@@ -125,9 +125,15 @@ class Done(Event):
         if self.over is not None:
             self.over.wait()
 
+    tells = False  # when work was done: profiles have to watch its events otherwise
+
     @property
     def failure(self):
         return self.state[0]
+
+    @property
+    def interval(self):
+        return tuple(self.state[1:]) if self.tells and len(self.state) == 3 else None
 
     def share(self):
         made = Done(self.device, None, self.over)
@@ -136,13 +142,23 @@ class Done(Event):
 
 
 class LateQueue(Queue):
-    """Work that a thread does some time later, in order."""
+    """Work that a thread does some time later, in order; it copies between devices of its kind."""
+
+    before = None  # what is called as any work begins, with the queue
 
     def __init__(self, device):
         super().__init__(device)
         self.tasks = SimpleQueue()
         self.last = None
         threading.Thread(target=self.run, daemon=True).start()
+
+    def copy_across(self, destination, source, nbytes, wait=()):
+        places = part(destination), part(source)
+        if not all(isinstance(getattr(p.buffer, "pool", None), DevicePool)
+                   and isinstance(p.buffer.handle, Handle) for p in places):
+            return None
+        a, b = (p.buffer.handle.hidden + p.offset for p in places)
+        return self.do(wait, lambda: host_memory.ctypes.memmove(a, b, nbytes))
 
     def do(self, wait, work):
         events = list(wait)
@@ -159,7 +175,11 @@ class LateQueue(Queue):
             for event in events:
                 event.wait()
             time.sleep(pick.choice([0, 0, 0, 0.0005]))
+            begun = time.monotonic_ns()
+            if LateQueue.before is not None:
+                LateQueue.before(self)
             done.state[0] = failure_of(work())
+            done.state += [begun, time.monotonic_ns()]
             done.over.set()
 
     def synchronize(self):

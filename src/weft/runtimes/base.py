@@ -71,6 +71,14 @@ class Event:
         """What stopped the launch that it is the event of, once that has happened."""
         return None
 
+    @property
+    def interval(self) -> tuple[int, int] | None:
+        """When it began and ended, in nanoseconds of `time.monotonic_ns`, if the device tells.
+
+        It is asked once the event has happened, and by profiles alone.
+        """
+        return None
+
     def share(self) -> "Event":
         """Return another event of the same thing, for another wait list."""
         return Event(self.device)

@@ -220,11 +220,7 @@ class Execution:
                 event = direct(target, source, nbytes, self._waits(queue, touched))
                 if event is not None:
                     return queue, event
-        for done in self._before(touched):
-            done.event.wait()
-        for place, _ in touched:
-            for event in self._earlier.get(place, ()):
-                event.wait()
+        self._await(touched)
         if target.buffer.in_process:
             into = target.buffer.view()[target.offset : target.offset + nbytes]
             origin.pool.pool_to_host(source, into)
@@ -236,6 +232,14 @@ class Execution:
             data = memoryview(bytearray(nbytes))
             origin.pool.pool_to_host(source, data)
         return _copies(to), to.pool.host_to_pool(data, target)
+
+    def _await(self, touched: Sequence[tuple[Place, bool]]) -> None:
+        """Block until memory may be used."""
+        for done in self._before(touched):
+            done.event.wait()
+        for place, _ in touched:
+            for event in self._earlier.get(place, ()):
+                event.wait()
 
     def _fill(self, step: Fill) -> None:
         touched = [(_place(step.target), True)]
@@ -294,7 +298,7 @@ class Execution:
 
 def execute(plan: Plan, devices: Sequence[Any], programs: Mapping[str, Any],
             inputs: Sequence[Any], outputs: Sequence[Any], variables: Mapping[str, int],
-            wait: bool) -> Stopped | None:  # fmt: skip
+            wait: bool, kind: type[Execution] = Execution) -> Stopped | None:  # fmt: skip
     """Run a plan; return its first failure, as far as it is known.
 
     Parameters
@@ -303,8 +307,10 @@ def execute(plan: Plan, devices: Sequence[Any], programs: Mapping[str, Any],
         As for `Execution`.
     wait
         Whether to return when all is over, with all failures known.
+    kind
+        What runs it.
     """
-    run = Execution(plan, devices, programs, inputs, outputs, variables)
+    run = kind(plan, devices, programs, inputs, outputs, variables)
     try:
         stopped = run.run()
     except BaseException:

@@ -24,7 +24,7 @@ from weft.runtimes.base import (
     View,
     consume,
 )
-from weft.runtimes.cpu import interrupts
+from weft.runtimes.cpu import interrupts, traced
 from weft.runtimes.cpu.executor import native, threads
 from weft.runtimes.cpu.executor.native import (
     BufferRef,
@@ -379,6 +379,7 @@ class CpuRuntime:
                     library.pin()  # workers live in this code until the process ends
                     pool = ThreadPool(library, self._thread_count)
                     self._native = pool, Executor(library)
+                    traced.started(self)
         return self._native
 
     def _make(self) -> None:
