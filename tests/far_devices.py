@@ -14,6 +14,7 @@ from weft.backends import cpu, registry
 from weft.backends.registry import Backend
 from weft.errors import HandleError, LaunchError
 from weft.runtimes.base import Event, Failure, consume
+from weft.runtimes.load import InFlight
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.device_pool import DevicePool, part
 
@@ -69,7 +70,7 @@ class Queue:
     """Work that is done when a call returns."""
 
     def __init__(self, device):
-        self.device = device
+        self.device, self.in_flight = device, InFlight()
 
     def copy(self, destination, source, nbytes=None, wait=()):
         to, of = part(destination), part(source)
@@ -98,8 +99,9 @@ class Queue:
         return handle.hidden + view.offset
 
     def do(self, wait, work):
-        consume(wait, self.device.name)
-        return Done(self.device.name, failure_of(work()))
+        with self.in_flight:
+            consume(wait, self.device.name)
+            return Done(self.device.name, failure_of(work()))
 
     def synchronize(self):
         pass
@@ -165,6 +167,7 @@ class LateQueue(Queue):
         for event in events:
             event.consume(self.device.name)
         self.last = Done(self.device.name, None, threading.Event())
+        self.in_flight.__enter__()
         self.tasks.put((events, work, self.last))
         return self.last
 
@@ -180,6 +183,7 @@ class LateQueue(Queue):
                 LateQueue.before(self)
             done.state[0] = failure_of(work())
             done.state += [begun, time.monotonic_ns()]
+            self.in_flight.__exit__(None, None, None)
             done.over.set()
 
     def synchronize(self):
@@ -199,7 +203,7 @@ class Device:
         self.queue, self.copy_queue = kind(self), kind(self)
 
     def free_compute(self):
-        return 1.0
+        return self.queue.in_flight.free_share() * self.copy_queue.in_flight.free_share()
 
     def load(self, code):
         return Program(self, code)

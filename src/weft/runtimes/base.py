@@ -270,7 +270,11 @@ class Device(Protocol):
         ...
 
     def free_compute(self) -> float:
-        """Share of its compute that is idle, from 0 to 1, an estimate."""
+        """Share of its compute that one more piece of work would get, from 0 to 1.
+
+        It falls while work is under way (`weft.runtimes.load`), and costs microseconds to ask:
+        ``device="auto"`` places work by it.
+        """
         ...
 
     def load(self, code: Loadable) -> Program:
