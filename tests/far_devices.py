@@ -223,10 +223,10 @@ def opened(family, kind):
 
 
 def register():
-    """Register both families, as a package would by its entry point."""
+    """Register both families, as a package would by its entry point; ``auto`` leaves them out."""
     for family, count, kind in (("far", 1, Queue), ("late", 2, LateQueue)):
         registry.register(Backend(
             family, ("llvm",), lambda: "", lambda count=count: count,
             lambda ordinal, pair: cpu.host_target().replace(name="far"),
             lambda target, pair: cpu.renderer(target), cpu.BACKEND.compiler,
-            opened(family, kind)))  # fmt: skip
+            opened(family, kind), is_asked_for=True))  # fmt: skip

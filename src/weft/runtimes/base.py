@@ -266,7 +266,12 @@ class Device(Protocol):
 
     @property
     def info(self) -> Mapping[str, object]:
-        """What the driver says of it: name, memory bytes, units."""
+        """What the driver says of it: name, memory bytes, units.
+
+        ``flops`` (operations of float32 a second), ``bandwidth`` and ``link`` (bytes a second of
+        its memory, and of copies from other devices) are what ``device="auto"`` weighs; without
+        them it goes by the target.
+        """
         ...
 
     def free_compute(self) -> float:
