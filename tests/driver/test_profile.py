@@ -12,6 +12,7 @@ import pytest
 import far_devices
 import weft
 from weft import gpu
+from weft.driver.report import trace_file
 from weft.errors import BoundsError, LaunchError
 from weft.runtimes import trace
 from weft.runtimes.cpu import traced
@@ -124,6 +125,25 @@ def test_a_file_that_cannot_be_written_is_an_error_before_anything_runs(tmp_path
     with pytest.raises(OSError), weft.profile(tmp_path / "no" / "t.json"):  # noqa: PT011
         ran.append(1)
     assert not ran
+
+
+def test_a_profile_that_cannot_begin_leaves_nothing(monkeypatch):
+    y = weft.ones(4)
+    double[1, 32](y)
+
+    def broken(on):
+        if on:
+            raise MemoryError
+
+    monkeypatch.setattr(trace, "switches", [*trace.switches, broken])
+    with pytest.raises(MemoryError), weft.profile():
+        pass
+    assert trace.recorder is None
+    monkeypatch.undo()
+    with weft.profile() as p:
+        double[1, 32](y)
+    assert calls(p)["double"] == 1
+    assert y.tolist() == [4.0] * 4
 
 
 def test_a_profile_is_used_once():
@@ -314,3 +334,33 @@ def test_a_forked_child_has_no_profile():
         double[1, 32](y)
     assert calls(p)["double"] == 2
     assert y.tolist() == [8.0] * 4
+
+
+def test_work_that_overlaps_on_one_queue_takes_rows_of_its_own():
+    """Two threads may run kernels by one queue; a viewer shows nothing that half covers another."""
+    spans = [trace.Span("kernel", "a", "x", "queue", 0, 10), trace.Span("kernel", "b", "x", "queue",
+             5, 15), trace.Span("kernel", "c", "x", "queue", 10, 12),
+             trace.Span("plan", "p", trace.HOST_ROW, "main", 0, 20),
+             trace.Span("compile", "q", trace.HOST_ROW, "main", 2, 9)]  # fmt: skip
+    made = list(trace_file.events(sorted(spans, key=lambda s: (s.start, -s.end)), 0, {}))
+    rows = {e["name"]: (e["pid"], e["tid"]) for e in made if e["ph"] == "X"}
+    assert rows["a"] == rows["c"] != rows["b"]
+    assert rows["p"] == rows["compile q"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in made if e["name"] == "thread_name"}
+    assert (names[rows["a"]], names[rows["b"]]) == ("queue", "queue (2)")
+
+
+def test_tables_add_up():
+    y = weft.ones(4)
+    double[1, 32](y)
+    with weft.profile() as p:
+        for _ in range(4):
+            double[1, 32](y)
+        y.to("far").realize()
+    kernels = p.kernels()
+    assert sum(k.share for k in kernels) == pytest.approx(1)
+    for k in kernels:
+        assert k.seconds == pytest.approx(k.mean * k.calls)
+    (row,) = [line for line in p.table().splitlines() if line.startswith("double")]
+    assert row.split()[2:4] == ["cpu", "4"]
+    assert any(line.split()[:4] == ["cpu", "to", "far", "1"] for line in str(p).splitlines())

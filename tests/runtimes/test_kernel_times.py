@@ -124,3 +124,23 @@ def test_plans_run_while_profiles_come_and_go(runtime, kernels, words):
     for thread in threads:
         thread.join()
     assert not faults
+
+
+def test_kernels_at_the_same_time_are_timed_on_their_threads(runtime, kernels, words, recorder):
+    """A group's steps are rows of one call each, whichever threads take them."""
+    array, address = words(*[0] * 8)
+    steps = [KernelStep(kernels["add_variable"], [BufferRef.input(0, 8 * i)] * 2, [VariableRef(0)],
+                        f"step {i}") for i in range(8)]  # fmt: skip
+    plan = runtime.plan(steps, 1, 0, nvariables=1, release_gil=True, keep=[kernels],
+                        groups=[(1, 6, True)])  # fmt: skip
+    for _ in range(50):
+        assert plan.call(address, 0, 1) is None
+    assert list(array) == [50] * 8
+    found = ran(recorder)
+    assert sorted(s.name for s in found) == sorted(f"step {i}" for i in range(8) for _ in range(50))
+    for call in range(50):
+        first, last = ([s for s in found if s.name == f"step {i}"][call] for i in (0, 7))
+        inside = [s for s in found if first.end <= s.start and s.end <= last.start]
+        assert len({s.name for s in inside}) == len(inside) == 6
+    plans = [s for s in recorder.spans()[0] if s.kind == "plan"]
+    assert [s.name for s in plans] == ["plan of 8 kernels"] * 50

@@ -238,8 +238,14 @@ def start() -> Recorder:
     with _lock:
         if recorder is None:
             recorder = Recorder()
-            for switch in switches:
-                switch(True)
+            try:
+                for switch in switches:
+                    switch(True)
+            except BaseException:  # nobody records then
+                recorder = None
+                for switch in switches:
+                    switch(False)
+                raise
         _users += 1
         return recorder
 

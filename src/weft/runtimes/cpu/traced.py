@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from weft.runtimes import trace
 from weft.runtimes.cpu.executor import kernel_times, threads
 from weft.runtimes.cpu.executor.kernel_times import KernelTimes, Row
 from weft.runtimes.trace import HOST_ROW, Span
+from weft.weak import Living
 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library
@@ -32,14 +32,12 @@ class Runtime(Protocol):
         ...
 
 
-_runtime: weakref.ref[Runtime] | None = None  # whose threads and code run
+_runtimes: Final[Living[Runtime]] = Living()  # whose threads and code run
 
 
 def started(runtime: Runtime) -> None:
     """Have kernels timed whenever a profile is taken, and now if one is."""
-    global _runtime
-    if _runtime is None or _runtime() is None:
-        _runtime = weakref.ref(runtime)
+    _runtimes.add(runtime)
     if trace.recorder is not None:
         _switch(True)
 
@@ -47,7 +45,7 @@ def started(runtime: Runtime) -> None:
 def _switch(on: bool) -> None:
     if not on:
         kernel_times.end()
-    elif _runtime is not None and trace.recorder is not None:
+    elif len(_runtimes) and trace.recorder is not None:
         times = kernel_times.begin(_load)
         trace.recorder.sources.setdefault("cpu", _Source(times))
 
@@ -56,10 +54,8 @@ trace.switches.append(_switch)
 
 
 def _load(imports: Mapping[str, int]) -> Library:
-    runtime = None if _runtime is None else _runtime()
-    assert runtime is not None  # or nothing would have begun
     code = kernel_times.module(threads.flavour() != "serial")
-    return runtime.support(code.text, kernel_times.SYMBOLS, imports)
+    return next(iter(_runtimes)).support(code.text, kernel_times.SYMBOLS, imports)
 
 
 class _Source:
@@ -72,8 +68,7 @@ class _Source:
         """Return what ran, and how much of it is missing."""
         last = self._times.position()
         rows = self._times.rows(self._first, last)
-        runtime = None if _runtime is None else _runtime()
-        pool = [] if runtime is None else runtime.threads.handles
+        pool = [handle for runtime in _runtimes for handle in runtime.threads.handles]
         return spans_of(rows, pool), self._times.lost(self._first, last)
 
 
