@@ -14,6 +14,7 @@ from weft.backends import cpu, registry
 from weft.backends.registry import Backend
 from weft.errors import CopyError, HandleError, LaunchError
 from weft.runtimes.base import Event, Failure, consume
+from weft.runtimes.load import InFlight
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.device_pool import DevicePool, part
 
@@ -69,7 +70,7 @@ class Queue:
     """Work that is done when a call returns."""
 
     def __init__(self, device):
-        self.device = device
+        self.device, self.in_flight = device, InFlight()
 
     def copy(self, destination, source, nbytes=None, wait=()):
         to, of = part(destination), part(source)
@@ -105,8 +106,9 @@ class Queue:
             raise CopyError("copy", found=f"{nbytes} bytes", expected="bytes that are there")
 
     def do(self, wait, work):
-        consume(wait, self.device.name)
-        return Done(self.device.name, failure_of(work()))
+        with self.in_flight:
+            consume(wait, self.device.name)
+            return Done(self.device.name, failure_of(work()))
 
     def synchronize(self):
         pass
@@ -132,9 +134,15 @@ class Done(Event):
         if self.over is not None:
             self.over.wait()
 
+    tells = False  # when work was done: profiles have to watch its events otherwise
+
     @property
     def failure(self):
         return self.state[0]
+
+    @property
+    def interval(self):
+        return tuple(self.state[1:]) if self.tells and len(self.state) == 3 else None
 
     def share(self):
         made = Done(self.device, None, self.over)
@@ -143,7 +151,9 @@ class Done(Event):
 
 
 class LateQueue(Queue):
-    """Work that a thread does some time later, in order."""
+    """Work that a thread does some time later, in order; it copies between devices of its kind."""
+
+    before = None  # what is called as any work begins, with the queue
 
     def __init__(self, device):
         super().__init__(device)
@@ -151,11 +161,20 @@ class LateQueue(Queue):
         self.last = None
         threading.Thread(target=self.run, daemon=True).start()
 
+    def copy_across(self, destination, source, nbytes, wait=()):
+        places = part(destination), part(source)
+        if not all(isinstance(getattr(p.buffer, "pool", None), DevicePool)
+                   and isinstance(p.buffer.handle, Handle) for p in places):
+            return None
+        a, b = (p.buffer.handle.hidden + p.offset for p in places)
+        return self.do(wait, lambda: host_memory.ctypes.memmove(a, b, nbytes))
+
     def do(self, wait, work):
         events = list(wait)
         for event in events:
             event.consume(self.device.name)
         self.last = Done(self.device.name, None, threading.Event())
+        self.in_flight.__enter__()
         self.tasks.put((events, work, self.last))
         return self.last
 
@@ -166,7 +185,12 @@ class LateQueue(Queue):
             for event in events:
                 event.wait()
             time.sleep(pick.choice([0, 0, 0, 0.0005]))
+            begun = time.monotonic_ns()
+            if LateQueue.before is not None:
+                LateQueue.before(self)
             done.state[0] = failure_of(work())
+            done.state += [begun, time.monotonic_ns()]
+            self.in_flight.__exit__(None, None, None)
             done.over.set()
 
     def synchronize(self):
@@ -186,7 +210,7 @@ class Device:
         self.queue, self.copy_queue = kind(self), kind(self)
 
     def free_compute(self):
-        return 1.0
+        return self.queue.in_flight.free_share() * self.copy_queue.in_flight.free_share()
 
     def load(self, code):
         return Program(self, code)
@@ -206,10 +230,10 @@ def opened(family, kind):
 
 
 def register():
-    """Register both families, as a package would by its entry point."""
+    """Register both families, as a package would by its entry point; ``auto`` leaves them out."""
     for family, count, kind in (("far", 1, Queue), ("late", 2, LateQueue)):
         registry.register(Backend(
             family, ("llvm",), lambda: "", lambda count=count: count,
             lambda ordinal, pair: cpu.host_target().replace(name="far"),
             lambda target, pair: cpu.renderer(target), cpu.BACKEND.compiler,
-            opened(family, kind)))  # fmt: skip
+            opened(family, kind), is_asked_for=True))  # fmt: skip

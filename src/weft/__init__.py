@@ -87,6 +87,7 @@ with importing:
     from weft.tensors.api.functions import *  # noqa: F403
     from weft.tensors.api.functions_composed import *  # noqa: F403
     from weft.tensors.api.functions_types import *  # noqa: F403
+    from weft.tensors.api.profiling import profile
     from weft.tensors.api.random import *  # noqa: F403
     from weft.tensors.api.ranges import *  # noqa: F403
     from weft.tensors.api.tensor import Parameter, Tensor
@@ -195,6 +196,7 @@ __all__ = [
     "no_grad",
     "optim",
     "pi",
+    "profile",
     "random",
     "sanitize",
     "save",

@@ -35,6 +35,7 @@ __all__ = [
     "chosen",
     "default",
     "families",
+    "first",
     "generation",
     "lookup",
     "more_pairs",
@@ -110,7 +111,7 @@ class Backend(Record):
     description : str
         What it is, for people; without it they are told of the target.
     is_asked_for : bool
-        Whether it is never the default unless somebody names it.
+        Whether it is never the default, nor what ``auto`` stands for, unless somebody names it.
     interprets : bool
         Whether kernels of threads run in lockstep on its memory, which is that of this process.
     probe_in_child : Probe, optional
@@ -369,6 +370,17 @@ def default() -> str:
             raise DeviceError("WEFT_DEVICE", found=named, expected="a device that is there",
                               hint=error.hint or f"expected {error.expected}") from None
         return named
+    return first()
+
+
+def first() -> str:
+    """Return the first device that runs and need not be asked for by name.
+
+    Raises
+    ------
+    DeviceError
+        If there is none; the message says why for each family.
+    """
     reasons = []
     for family in _in_order():
         found = probe(family)

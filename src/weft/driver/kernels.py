@@ -17,6 +17,7 @@ from weft.driver.context import Context, disk
 from weft.errors import CacheError, CompileError
 from weft.imports import importing
 from weft.ir.stmt import Kernel
+from weft.runtimes import trace
 from weft.store import fingerprint
 from weft.tuning.records import Record
 
@@ -70,14 +71,21 @@ class Code:
         How many threads it can use at most.
     packings : tuple of Packing
         Copies of parameters that it reads, in order, from parameters behind its own.
+    label : str
+        What people call it: the kind of its nest, or the user's name.
+    line : (str, int) or None
+        The user's file and line that it comes from, if this process knows.
     """
 
-    __slots__ = ("__weakref__", "address", "image", "key", "library", "mark", "messages", "name",
-                 "nest", "packings", "subject", "variables", "width")  # fmt: skip
+    __slots__ = ("__weakref__", "address", "image", "key", "label", "library", "line", "mark",
+                 "messages", "name", "nest", "packings", "subject", "variables",
+                 "width")  # fmt: skip
 
     def __init__(self, key: str, image: bytes, messages: list[tuple[str, int]],
                  variables: list[str], subject: str = "", mark: str = "", width: int = 1,
-                 packings: tuple[Packing, ...] = ()) -> None:  # fmt: skip
+                 packings: tuple[Packing, ...] = (), label: str = "") -> None:  # fmt: skip
+        self.label = label
+        self.line: tuple[str, int] | None = None
         self.key, self.name, self.image = key, symbol(key), image
         self.messages, self.variables = messages, variables
         self.subject, self.mark, self.width, self.packings = subject, mark, width, packings
@@ -89,7 +97,8 @@ class Code:
         """Return the cache entry."""
         head = json.dumps({"messages": self.messages, "variables": self.variables,
                            "subject": self.subject, "mark": self.mark,
-                           "width": self.width, "packings": self.packings}).encode()
+                           "width": self.width, "packings": self.packings,
+                           "label": self.label}).encode()
         return len(head).to_bytes(4, "little") + head + self.image
 
     @classmethod
@@ -101,7 +110,8 @@ class Code:
             messages = [(str(text), int(check)) for text, check in head["messages"]]
             return cls(key, data[4 + size :], messages, [str(v) for v in head["variables"]],
                        str(head["subject"]), str(head["mark"]), int(head["width"]),
-                       tuple(Packing(str(k), int(n), int(s)) for k, n, s in head["packings"]))
+                       tuple(Packing(str(k), int(n), int(s)) for k, n, s in head["packings"]),
+                       str(head.get("label", "")))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
@@ -135,6 +145,11 @@ def key_of(kernel: Kernel, context: Context) -> str:
         key = fingerprint("tuned", key, record.mark)
     _subjects[key] = subject, record
     return key
+
+
+def by_symbol() -> dict[str, Code]:
+    """Return the kernels that something refers to, by their symbols."""
+    return {code.name: code for code in list(_loaded.values())}
 
 
 def nanoseconds(kernel: Kernel | None) -> int:
@@ -195,7 +210,7 @@ class _Job:
         self.key, self.context, self.rendered, self.seconds = key, context, rendered, seconds
         self.subject, self.mark = subject, mark
         self.code: Code | None = None
-        self.image = Once(rendered.compiled)
+        self.image = Once(trace.recording("compile", symbol(key), rendered.compiled))
 
 
 def _finished(job: Code | _Job) -> Code:
@@ -215,7 +230,7 @@ def _finished(job: Code | _Job) -> Code:
         print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{tier}) in {seconds * 1e3:.1f} ms",
               file=sys.stderr)
     code = Code(job.key, built.image, built.messages, built.variables, job.subject, job.mark,
-                built.width, _packings(built, job.context))
+                built.width, _packings(built, job.context), rendered.nest.meta.kind)
     job.code = code
     _note(code)
     if quick:
@@ -301,9 +316,10 @@ def _job(kernel: Kernel, key: str, context: Context, tier: str = "full",
 
     start = time.perf_counter()
     subject, record = _subjects.get(key, ("", None))
-    if record is not None and tier == "full":
-        chosen = tuned.recorded(kernel, record, context)
-    rendered = render(kernel, symbol(key), context, tier, chosen, resident)
+    with trace.timed("lower", symbol(key)):
+        if record is not None and tier == "full":
+            chosen = tuned.recorded(kernel, record, context)
+        rendered = render(kernel, symbol(key), context, tier, chosen, resident)
     return _Job(key, context, rendered, time.perf_counter() - start, subject, tuned.mark(record))
 
 

@@ -13,7 +13,9 @@ from weft.imports import importing
 from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
 from weft.renderers.base import NO_MEMORY, STOPPED
+from weft.runtimes import trace
 from weft.runtimes.base import Image, View
+from weft.runtimes.recorded import launched
 from weft.schedule.analysis.space import constant
 from weft.shortage import reporting_shortage
 from weft.strategies.common.nest import work
@@ -79,6 +81,11 @@ class _Compiled:
         message, number = self._messages[code - 1]
         place = self._places[number] if 0 <= number < len(self._places) else None
         return Failed(message, place, value, bound)
+
+    @property
+    def symbol(self) -> str:
+        """What compiled code calls the kernel."""
+        return self._code.name
 
     def codes(self, message: str) -> list[int]:
         """Return the codes of failures with a message."""
@@ -177,11 +184,12 @@ class LoadedOnDevice(_Compiled):
 
     def run(self, memory: Sequence[View], values: Sequence[int]) -> Failed | None:
         """Run the kernel on parts of buffers of the device; return what stopped it, if any did."""
-        start = time.perf_counter()
+        start, begun = time.perf_counter(), trace.clock()
         views = [*memory, *self._constants]
         buffers = {id(v.buffer): v.buffer for v in views}.values()
         waits = [e.share() for b in buffers for e in getattr(b, "uses", ()) if not e.done]
         event = self.context.runtime.queue.launch(self._program, views, values, waits)
+        launched(self.context.runtime, self.symbol, event, begun)
         event.wait()
         self._timed(time.perf_counter() - start)
         failure = event.failure
@@ -252,7 +260,10 @@ def _compiled(kernel: Kernel, context: Context) -> tuple[kernels.Code, list[Loca
     for number, stmt in enumerate(walk(kernel.body)):
         places.append(kernel.locations.get(stmt))
         numbers[stmt] = Location(CHECK, number)
-    return kernels.compiled(kernel.replace(locations=numbers), context, tiers=False), places
+    code = kernels.compiled(kernel.replace(locations=numbers), context, tiers=False)
+    code.label = kernel.name
+    code.line = next(((p.file, p.line) for p in places if p is not None and p.file), code.line)
+    return code, places
 
 
 def texts(kernel: Kernel, context: Context, constants: Sequence[Any] = ()) -> tuple[str, str]:

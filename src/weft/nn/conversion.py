@@ -8,6 +8,7 @@ from typing import Any, Self
 from weft.nn.sections import SECTIONS
 from weft.tensors.api.autograd import no_grad
 from weft.tensors.api.tensor import Parameter, Tensor
+from weft.tensors.core.devices import AUTO, place_for
 from weft.tensors.docs.documented import fill_docstrings
 
 __all__ = ["Convertible"]
@@ -38,6 +39,7 @@ class Convertible:
         >>> weft.nn.Linear(3, 2).to(weft.float64).weight.dtype.name
         'float64'
         """
+        args, kwargs = self._at_one_place(args, kwargs)
         made: dict[int, tuple[Tensor, Tensor]] = {}  # by what it was, so that ties stay
         with no_grad():
             for module in self.modules():
@@ -48,6 +50,20 @@ class Convertible:
                                 made[id(old)] = old, _converted(old, args, kwargs)
                             table[name] = made[id(old)][1]
         return self
+
+    def _at_one_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]
+                      ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+        """Return arguments with one device for all parameters in place of ``auto``."""
+        given = [*args, *kwargs.values()]
+        if not any(isinstance(value, str) and value == AUTO for value in given):
+            return args, kwargs
+        tensors = {id(t): t for module in self.modules()
+                   for table in (module._parameters, module._buffers)
+                   for t in table.values() if t is not None}  # fmt: skip
+        place = place_for([t._read() for t in tensors.values()])
+        found = {name: place if isinstance(v, str) and v == AUTO else v
+                 for name, v in kwargs.items()}
+        return tuple(place if isinstance(v, str) and v == AUTO else v for v in args), found
 
     def cuda(self, device: str | None = None) -> Self:
         """Move parameters and buffers to a CUDA device, as ``to("cuda")`` does.

@@ -71,6 +71,14 @@ class Event:
         """What stopped the launch that it is the event of, once that has happened."""
         return None
 
+    @property
+    def interval(self) -> tuple[int, int] | None:
+        """When it began and ended, in nanoseconds of `time.monotonic_ns`, if the device tells.
+
+        It is asked once the event has happened, and by profiles alone.
+        """
+        return None
+
     def share(self) -> "Event":
         """Return another event of the same thing, for another wait list."""
         return Event(self.device)
@@ -258,11 +266,20 @@ class Device(Protocol):
 
     @property
     def info(self) -> Mapping[str, object]:
-        """What the driver says of it: name, memory bytes, units."""
+        """What the driver says of it: name, memory bytes, units.
+
+        ``flops`` (operations of float32 a second), ``bandwidth`` and ``link`` (bytes a second of
+        its memory, and of copies from other devices) are what ``device="auto"`` weighs; without
+        them it goes by the target.
+        """
         ...
 
     def free_compute(self) -> float:
-        """Share of its compute that is idle, from 0 to 1, an estimate."""
+        """Share of its compute that one more piece of work would get, from 0 to 1.
+
+        It falls while work is under way (`weft.runtimes.load`), and costs microseconds to ask:
+        ``device="auto"`` places work by it.
+        """
         ...
 
     def load(self, code: Loadable) -> Program:

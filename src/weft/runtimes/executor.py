@@ -221,11 +221,7 @@ class Execution:
                 event = direct(target, source, nbytes, self._waits(queue, touched))
                 if event is not None:
                     return queue, event
-        for done in self._before(touched):
-            done.event.wait()
-        for place, _ in touched:
-            for event in self._earlier.get(place, ()):
-                event.wait()
+        self._await(touched)
         into = _of_host(to, target, nbytes)
         if into is not None:
             origin.pool.pool_to_host(source, into)
@@ -246,6 +242,14 @@ class Execution:
             origin.pool.pool_to_host(View(source.buffer, source.offset + at), piece)
             event = to.pool.host_to_pool(piece, View(target.buffer, target.offset + at))
         return event
+
+    def _await(self, touched: Sequence[tuple[Place, bool]]) -> None:
+        """Block until memory may be used."""
+        for done in self._before(touched):
+            done.event.wait()
+        for place, _ in touched:
+            for event in self._earlier.get(place, ()):
+                event.wait()
 
     def _fill(self, step: Fill) -> None:
         touched = [(_place(step.target), True)]
@@ -304,7 +308,7 @@ class Execution:
 
 def execute(plan: Plan, devices: Sequence[Any], programs: Mapping[str, Any],
             inputs: Sequence[Any], outputs: Sequence[Any], variables: Mapping[str, int],
-            wait: bool) -> Stopped | None:  # fmt: skip
+            wait: bool, kind: type[Execution] = Execution) -> Stopped | None:  # fmt: skip
     """Run a plan; return its first failure, as far as it is known.
 
     Parameters
@@ -313,8 +317,10 @@ def execute(plan: Plan, devices: Sequence[Any], programs: Mapping[str, Any],
         As for `Execution`.
     wait
         Whether to return when all is over, with all failures known.
+    kind
+        What runs it.
     """
-    run = Execution(plan, devices, programs, inputs, outputs, variables)
+    run = kind(plan, devices, programs, inputs, outputs, variables)
     try:
         stopped = run.run()
     except BaseException:

@@ -15,6 +15,7 @@ from weft.errors import CompileError, CopyError, HandleError, LaunchError
 from weft.renderers.cstyle.base import CStyleRenderer, Writer
 from weft.renderers.cstyle.split import split_vectors
 from weft.runtimes.base import Event, Failure, consume
+from weft.runtimes.load import InFlight
 from weft.runtimes.memory.device_pool import DevicePool, part
 from weft.target import Target, native_operations
 
@@ -149,7 +150,7 @@ class Queue:
     """Work that is done when a call returns."""
 
     def __init__(self, device):
-        self.device = device
+        self.device, self.in_flight = device, InFlight()
 
     def copy(self, destination, source, nbytes=None, wait=()):
         to, of = part(destination), part(source)
@@ -169,9 +170,10 @@ class Queue:
         if (len(buffers), len(variables)) != program.counts:
             raise LaunchError("launch", found="another number of arguments")
         addresses = [self.address(part(b)) for b in buffers]
-        consume(wait, self.device)
         status = (ctypes.c_int64 * 2)()
-        code = program.call(*addresses, *variables, ctypes.addressof(status))
+        with self.in_flight:
+            consume(wait, self.device)
+            code = program.call(*addresses, *variables, ctypes.addressof(status))
         return Launched(self.device, Failure(code, *status)) if code else Event(self.device)
 
     def synchronize(self):
@@ -193,7 +195,7 @@ class Device:
         self.queue = Queue(name)
 
     def free_compute(self):
-        return 1.0
+        return self.queue.in_flight.free_share()
 
     def load(self, code):
         return Program(code)

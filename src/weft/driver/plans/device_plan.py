@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from weft.driver.kernels import Code
 from weft.driver.plans.failures import Reported
 from weft.driver.plans.spec import Spec
+from weft.imports import importing
 from weft.ir.plan.plan import Launch, steps_of
 from weft.ir.size import evaluate
 from weft.locks import mutex
+from weft.runtimes import trace
 from weft.runtimes.base import Image
-from weft.runtimes.executor import execute
+from weft.runtimes.executor import Execution, execute
 
 if TYPE_CHECKING:
     from weft.driver.context import Context
@@ -83,7 +85,13 @@ class DevicePlan(Reported):
         homes = host.output_devices or (0,) * len(host.outputs)
         outputs = [devices[home].pool.allocate(evaluate(size, values))
                    for home, size in zip(homes, host.outputs, strict=True)]
-        stopped = execute(host, devices, self.programs, inputs, outputs, values, self._waits)
+        kind: type[Execution] = Execution
+        if trace.recorder is not None:
+            with importing:
+                from weft.runtimes.recorded import RecordedExecution
+
+            kind = RecordedExecution
+        stopped = execute(host, devices, self.programs, inputs, outputs, values, self._waits, kind)
         self.calls += 1
         if stopped is None:
             return outputs

@@ -20,6 +20,7 @@ from weft.driver.plans.host_program import bytes_of, mark_checks, own, program_o
 from weft.driver.plans.plan import largest
 from weft.driver.plans.spec import Spec
 from weft.driver.progress import Progress
+from weft.driver.source_lines import note_lines
 from weft.graph.launches import join_launches
 from weft.graph.simplify import simplify
 from weft.graph.stages import Stages, split_by_device
@@ -113,6 +114,9 @@ def _make(structure: Structure, outputs: Sequence[Node],
               f"{', '.join(c.name for c in contexts)}", file=sys.stderr)
     builder = _Builder(structure, contexts, same, [found(o) for o in outputs])
     codes = _compiled(pieces, contexts)
+    launched = [(p.work, codes[id(p.work.kernel), p.device]) for p in pieces
+                if isinstance(p.work, Step)]
+    note_lines([step for step, _ in launched], [code for _, code in launched])
     host = builder.build(pieces, codes)
     if pipeline.verifying or config().memory_mode:
         verify_plan(host)

@@ -14,6 +14,7 @@ from weft.driver.kernels import Code, Packing
 from weft.driver.plans.plan import Plan, largest
 from weft.driver.plans.spec import Panels, Spec
 from weft.driver.progress import Progress
+from weft.driver.source_lines import note_lines
 from weft.errors import AllocationError
 from weft.graph.launches import join_launches
 from weft.graph.simplify import simplify
@@ -94,6 +95,7 @@ def _make(structure: Structure, outputs: Sequence[Node],
         made = kernels.compiled_all([(nest, key[1]) for key, nest in nests.items()],
                                     structure.context, progress.tick)
         compiled.update(zip(nests, made, strict=True))
+    note_lines(steps, [compiled[key] for key in wanted])
     spec, steps = _spec(structure, outputs, steps, [compiled[key] for key in wanted], marks, taken)
     if pipeline.verifying or config().memory_mode:
         verify_graph(outputs)

@@ -10,6 +10,7 @@ from weft.driver import kernels
 from weft.driver.counters import Recording
 from weft.driver.pipeline import Built, Effort
 from weft.driver.report.profile import Timing, Together, time_kernel, time_together
+from weft.driver.source_lines import lines_of, nodes_of
 from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op
@@ -150,7 +151,7 @@ def _explain(key: str, built: Built, steps: Sequence[Step]) -> Explained:
     first = steps[0]
     hints = _hints(built)
     return Explained(
-        kernels.symbol(key), built.nest.meta.kind, len(steps), _lines(steps),
+        kernels.symbol(key), built.nest.meta.kind, len(steps), lines_of(steps),
         all(isinstance(nd.locations.get(n), nd.RandomPlace) for n in first.outputs),
         (*first.why, *hints),
         _graph(first), print_kernel(built.nest), "\n".join(built.scheduled.meta.schedule),
@@ -167,25 +168,9 @@ def _own_lines(built: Built) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found)[:1])
 
 
-def _lines(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
-    """Return the lines where the values of equal kernels were written, results first."""
-    found: dict[tuple[str, int], None] = {}
-    for step in steps:
-        for node in (*step.outputs, *reversed(_nodes(step))):
-            place = nd.locations.get(node)
-            if place is not None and place.file:
-                found.setdefault((place.file, place.line))
-    return tuple(found)
-
-
-def _nodes(step: Step) -> list[Node]:
-    """Return the nodes that a step computes, operands first."""
-    return nd.toposort(step.outputs, known=frozenset(step.inputs))
-
-
 def _random_bits(step: Step) -> frozenset[Node]:
     """Return the integer nodes of a step that only make random bits: rounds of a generator."""
-    nodes = _nodes(step)
+    nodes = nodes_of(step)
     rounds = [n for n in nodes if n.op is Op.MULHI]
     found = set(nd.toposort(rounds, known=frozenset(step.inputs)))
     for node in nodes:  # and what integers are made of them, before they become floats

@@ -28,6 +28,7 @@ from weft.lang.launch.resources import check_cluster
 from weft.lang.launch.streams import check_stream
 from weft.lang.launch.variants import failure, translated, translated_function
 from weft.lang.source.texts import keep
+from weft.runtimes import trace
 from weft.runtimes.cpu.calls.callables import native_class, set_code, takes_code
 from weft.tensors.core.devices import get_default_device
 from weft.tensors.core.fusion_scope import active
@@ -252,7 +253,7 @@ class Configured:
     It runs on the device that is the default when it is made.
     """
 
-    __slots__ = ("_launches", "_seen", "block", "grid", "interpreted", "kernel", "ndim",
+    __slots__ = ("_launches", "_seen", "block", "device", "grid", "interpreted", "kernel", "ndim",
                  "shared")  # fmt: skip
 
     def __init__(self, kernel: KernelFunction, grid: Size, block: Size | None, stream: Any = None,
@@ -285,7 +286,7 @@ class Configured:
         check_stream(stream, name)
         self.shared = shared
         device = get_default_device() if options.device == "auto" else options.device
-        self.interpreted = context(device).interprets
+        self.device, self.interpreted = device, context(device).interprets
         self.ndim = max(k for k in range(3) if k == 0 or self.grid[k] > 1) + 1
         self._launches: list[NativeLaunch] = []
         self._seen: dict[Any, int] = {}
@@ -323,7 +324,8 @@ class Configured:
         host = self.take(args)
         place = self._device(host)
         if place.interprets:
-            self.carry_out(args)
+            with trace.timed("kernel", self.kernel.__name__, place.name):
+                self.carry_out(args)
             return
         if not place.is_native:
             with importing:
@@ -382,7 +384,8 @@ class Configured:
         if active.fusion is not None:
             active.fusion.note(self, args)
         elif self.interpreted:
-            self.carry_out(args)
+            with trace.timed("kernel", self.kernel.__name__, self.device):
+                self.carry_out(args)
         elif self.kernel.options.check or config().sanitize == "native":
             with importing:
                 from weft.lang.launch.checked_launch import checked_launch, raise_first

@@ -140,9 +140,10 @@ class Rows:
         function, release = self.loaded.native(launcher, threads, blocks)
         self.program.keep(self.loaded)
         return self.program.assemble(
-            buffers=self.buffers, variables=self.variables, owned=self.owned, nowned=self.nowned,
-            function=function, release=release, fail=fail, again=again, names=names,
-            order=order, turns=writing.native if self._changes_tensors else None)
+            symbol=self.loaded.symbol, buffers=self.buffers, variables=self.variables,
+            owned=self.owned, nowned=self.nowned, function=function, release=release, fail=fail,
+            again=again, names=names, order=order,
+            turns=writing.native if self._changes_tensors else None)
 
     def take(self, word: int, name: str, kind: KernelType, value: Any, annotated: bool) -> None:
         """Add the rows of one argument; without an annotation its type tells what it is."""

@@ -8,13 +8,14 @@ Kernels are functions of the C ABI, ``i32 NAME(void *const *buffers, const i64 *
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.errors import HandleError, LaunchError
+from weft.runtimes import load
 from weft.runtimes.base import Event, Failure, Library, Loadable, View, consume
+from weft.runtimes.cpu.executor.threads import usable_cpus
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool
 from weft.runtimes.memory.immediate_queue import HostBlocks, ImmediateQueue, Stopped
@@ -72,10 +73,12 @@ class _Queue(ImmediateQueue):
                 raise LaunchError(program.name, found=f"{value!r} for variable {number}",
                                   expected="an integer of 64 bits")
         addresses = [self._address(view) for view in views]
-        consume(wait, self.device)
         status = _Status()
-        program.call((ctypes.c_void_p * max(len(addresses), 1))(*addresses),
-                     (ctypes.c_int64 * max(len(variables), 1))(*variables), ctypes.byref(status))
+        with self.in_flight:
+            consume(wait, self.device)
+            program.call(
+                (ctypes.c_void_p * max(len(addresses), 1))(*addresses),
+                (ctypes.c_int64 * max(len(variables), 1))(*variables), ctypes.byref(status))
         if not status.code:
             return Event(self.device)
         return Stopped(self.device, Failure(status.code, status.index, status.bound))
@@ -115,12 +118,8 @@ class IsolatedCpu:
                 "memory": self.pool.limit}  # fmt: skip
 
     def free_compute(self) -> float:
-        """Return the share of the CPUs that nothing ran on in the last minute, from 0 to 1."""
-        try:
-            load = os.getloadavg()[0]
-        except (AttributeError, OSError):
-            return 1.0
-        return max(0.0, 1.0 - load / (os.cpu_count() or 1))
+        """Return the share of the processors that one more call would get, from 0 to 1."""
+        return min(load.idle_share(usable_cpus()), self.queue.in_flight.free_share())
 
     def load(self, code: Loadable) -> _Program:
         """Return a compiled kernel ready to be launched.

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import os
 import platform
 import sys
 import weakref
@@ -14,6 +13,7 @@ from weft.config import Debug, config, debug
 from weft.errors import CompileError, CopyError, HandleError, LaunchError, WeftError
 from weft.imports import importing
 from weft.locks import in_child, mutex
+from weft.runtimes import load
 from weft.runtimes.base import (
     Event,
     Failure,
@@ -24,7 +24,7 @@ from weft.runtimes.base import (
     View,
     consume,
 )
-from weft.runtimes.cpu import interrupts
+from weft.runtimes.cpu import interrupts, traced
 from weft.runtimes.cpu.executor import native, threads
 from weft.runtimes.cpu.executor.native import (
     BufferRef,
@@ -293,12 +293,14 @@ class CpuRuntime:
         }
 
     def free_compute(self) -> float:
-        """Return the share of the CPUs that nothing ran on in the last minute, from 0 to 1."""
-        try:
-            load = os.getloadavg()[0]
-        except (AttributeError, OSError):
-            return 1.0
-        return max(0.0, 1.0 - load / threads.usable_cpus())
+        """Return the share of the CPUs that is idle at this moment, from 0 to 1.
+
+        A parallel region has all threads of the pool. Other work is what the system says that runs.
+        """
+        usable = threads.usable_cpus()
+        pool = None if self._native is None else self._native[0]
+        taken = pool.threads if pool is not None and pool.busy else 0
+        return min(load.idle_share(usable), max(1.0 - taken / usable, 0.0))
 
     def load(self, code: Loadable) -> CpuProgram:
         """Return a compiled kernel ready to be launched."""
@@ -381,6 +383,7 @@ class CpuRuntime:
                     library.pin()  # workers live in this code until the process ends
                     pool = ThreadPool(library, self._thread_count)
                     self._native = pool, Executor(library)
+                    traced.started(self)
         return self._native
 
     def _make(self) -> None:

@@ -82,21 +82,22 @@ class _Queue(ImmediateQueue):
         kernel = program.kernel
         views = self._given(program.name, buffers, variables, len(kernel.params),
                             len(kernel.variables))
-        consume(wait, self.device)
-        values = {v.attr.name: n for v, n in zip(kernel.variables, variables, strict=True)}
-        arrays = []
-        for memory, view in zip(kernel.params, views, strict=True):
-            count = evaluate(memory.size, values)
-            raw = bytes_at(self._address(view), max(count * memory.dtype.itemsize, 1))
-            arrays.append(np.frombuffer(raw, memory.dtype.numpy, count))
-        try:
-            run_linear(kernel, arrays, values)
-        except WeftError as error:
-            if not error.operation.isdecimal():
-                raise
-            bound = str(error.expected or "").removeprefix("within ")
-            return Stopped(self.device, Failure(
-                int(error.operation), int(error.found or 0), int(bound or 0)))
+        with self.in_flight:
+            consume(wait, self.device)
+            values = {v.attr.name: n for v, n in zip(kernel.variables, variables, strict=True)}
+            arrays = []
+            for memory, view in zip(kernel.params, views, strict=True):
+                count = evaluate(memory.size, values)
+                raw = bytes_at(self._address(view), max(count * memory.dtype.itemsize, 1))
+                arrays.append(np.frombuffer(raw, memory.dtype.numpy, count))
+            try:
+                run_linear(kernel, arrays, values)
+            except WeftError as error:
+                if not error.operation.isdecimal():
+                    raise
+                bound = str(error.expected or "").removeprefix("within ")
+                return Stopped(self.device, Failure(
+                    int(error.operation), int(error.found or 0), int(bound or 0)))
         return Event(self.device)
 
 
@@ -114,8 +115,8 @@ class InterpreterDevice:
         return {"name": "kernels one instruction after another", "memory": self.pool.limit}
 
     def free_compute(self) -> float:
-        """Return 1: it is never busy with what nobody asked for."""
-        return 1.0
+        """Return the share that one more call would get."""
+        return self.queue.in_flight.free_share()
 
     def load(self, code: Loadable) -> _Program:
         """Return a kernel from its text.

@@ -15,7 +15,9 @@ from typing import Any, Final, Protocol
 
 from weft.config import Debug, debug
 from weft.errors import AllocationError, CopyError, DeallocationError, DeviceError, HandleError
+from weft.ir.node import HOST
 from weft.locks import mutex
+from weft.runtimes import trace
 from weft.runtimes.base import Event, View, consume
 from weft.runtimes.memory.host_memory import as_bytes
 from weft.runtimes.memory.pool import block_size
@@ -303,7 +305,9 @@ class DevicePool:
                             f"{target.buffer.nbytes - target.offset}", expected="bytes that fit")
         consume(wait, self.device)
         self._await_uses(target.buffer)
+        begun = trace.clock()
         self._driver.write(target.buffer.handle, target.offset, data)
+        trace.copied(begun, HOST, self.device, data.nbytes)
         target.buffer.version += 1
         if debug(Debug.COPY):
             print(f"weft: copy of {data.nbytes} bytes to {self.device}", file=sys.stderr)
@@ -327,7 +331,9 @@ class DevicePool:
                             expected="a writable target no larger than the buffer")
         consume(wait, self.device)
         self._await_uses(source.buffer)
+        begun = trace.clock()
         self._driver.read(source.buffer.handle, source.offset, data)
+        trace.copied(begun, self.device, HOST, data.nbytes)
         if debug(Debug.COPY):
             print(f"weft: copy of {data.nbytes} bytes from {self.device}", file=sys.stderr)
 

@@ -14,6 +14,7 @@ from typing import Any
 from weft.config import Debug, debug
 from weft.errors import CopyError, HandleError, LaunchError
 from weft.runtimes.base import Event, Failure, View, consume
+from weft.runtimes.load import InFlight
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.device_pool import DeviceBuffer, part
 
@@ -71,10 +72,17 @@ class Stopped(Event):
 
 
 class ImmediateQueue:
-    """Work of a device, done by the time that a call returns."""
+    """Work of a device, done by the time that a call returns.
+
+    Attributes
+    ----------
+    in_flight : InFlight
+        The calls that are under way; a launch enters it as copies and fills do.
+    """
 
     def __init__(self, device: str) -> None:
         self.device = device
+        self.in_flight = InFlight()
 
     def copy(self, destination: DeviceBuffer | View, source: DeviceBuffer | View,
              nbytes: int | None = None, wait: Iterable[Event] = ()) -> Event:  # fmt: skip
@@ -93,8 +101,9 @@ class ImmediateQueue:
         if not 0 <= count <= room:
             raise CopyError("copy", found=f"{count} bytes where {room} are",
                             expected="no more bytes than both have")
-        consume(wait, self.device)
-        self._move(to, of, count)
+        with self.in_flight:
+            consume(wait, self.device)
+            self._move(to, of, count)
         if debug(Debug.COPY):
             print(f"weft: copy of {count} bytes on {self.device}", file=sys.stderr)
         return Event(self.device)
@@ -112,8 +121,9 @@ class ImmediateQueue:
         if not 0 <= nbytes <= to.buffer.nbytes - to.offset:
             raise CopyError("fill", found=f"{nbytes} bytes of {to.buffer.nbytes - to.offset}",
                             expected="memory with as many bytes")
-        consume(wait, self.device)
-        self._set(to, nbytes, byte)
+        with self.in_flight:
+            consume(wait, self.device)
+            self._set(to, nbytes, byte)
         return Event(self.device)
 
     def synchronize(self) -> None:

@@ -68,8 +68,9 @@ class _Queue(ImmediateQueue):
         if not isinstance(program, _Program):
             raise HandleError("launch", found=repr(program), expected=f"a program of {self.device}")
         self._given(program.name, buffers, variables, program.nbuffers, program.nvariables)
-        consume(wait, self.device)
-        self.launches += 1
+        with self.in_flight:
+            consume(wait, self.device)
+            self.launches += 1
         return Event(self.device)
 
     def _move(self, to: View, of: View, nbytes: int) -> None:
@@ -101,8 +102,8 @@ class NullDevice:
         return {"name": "a device without memory and work", "memory": self.pool.limit}
 
     def free_compute(self) -> float:
-        """Return 1: it is never busy."""
-        return 1.0
+        """Return the share that one more call would get: its calls may wait for other devices."""
+        return self.queue.in_flight.free_share()
 
     def load(self, code: Loadable) -> _Program:
         """Return a kernel by its name."""

@@ -20,6 +20,7 @@ from weft.tensors.api.tensor import Tensor
 from weft.tensors.core import literals, views
 from weft.tensors.core.arguments import check_tensor, place_of
 from weft.tensors.core.axis_names import takes_axis
+from weft.tensors.core.devices import AUTO, moved
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.runtime_scalars import constant
 from weft.tensors.core.tensor_value import Scalar, adopt
@@ -34,7 +35,7 @@ __all__ = [
 
 def finished(node: Node, requires_grad: bool, place: str = "") -> Tensor:
     """Return a node as a tensor on a device, learned if asked for."""
-    out = Tensor._from_node(infer.copy(node, place) if place else node)
+    out = Tensor._from_node(moved(node, place))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -118,17 +119,17 @@ def asarray(data: Any, dtype: object = None, device: object = None, copy: bool |
     if isinstance(data, Tensor):
         if copy:
             return tensor(data, wanted, device)
-        moved = data if device is None else data.to(device=device)
-        return moved if wanted is None else moved.astype(wanted)
+        there = data if device is None else data.to(device=device)
+        return there if wanted is None else there.astype(wanted)
     shared = None
-    shares = place in ("", HOST) and copy is not True
+    shares = place in ("", HOST, AUTO) and copy is not True
     if shares and not isinstance(data, bool | int | float | list | tuple | range):
         array = host.as_array(data, "asarray")
         kind = host.dtype_of(array, "asarray")
         if wanted is None or wanted is kind:
             shared = _share(array, kind)
     if shared is not None:
-        return shared
+        return shared.to(device=device) if place == AUTO and copy is None else shared
     if copy is False:
         raise DTypeError("asarray", found=f"{type(data).__name__} that needs a copy",
                          expected="aligned memory of the wanted type")

@@ -25,6 +25,7 @@ from weft.tensors.api.generator import (
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.core.arguments import check_tensor, count_of, number, place_of
 from weft.tensors.core.axis_names import takes_axis
+from weft.tensors.core.devices import moved
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.movement import ints
@@ -47,7 +48,7 @@ def _prepare(size: tuple[Any, ...], dtype: object, device: object, name: str
 
 def _give(node: Node, shape: Sequence[int], requires_grad: bool, place: str = "") -> Tensor:
     node = infer.reshape(node, shape)
-    out = Tensor._from_node(infer.copy(node, place) if place else node)
+    out = Tensor._from_node(moved(node, place))
     return out.requires_grad_() if requires_grad else out
 
 

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from weft.backends import registry
+from weft.driver import placement
 from weft.driver.context import context
 from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
 from weft.ir import infer
 from weft.ir.node import HOST
-from weft.tensors.core.devices import get_default_device
+from weft.tensors.core.devices import AUTO, get_default_device
 from weft.tensors.core.lazy_tensor import TensorCore
 
 __all__ = [
@@ -51,17 +53,22 @@ def check_rank(value: TensorCore, least: int, operation: str) -> None:
 
 def place_of(device: object, operation: str, expected: str = "the name of a device that is here"
              ) -> str:  # fmt: skip
-    """Return the device that is asked for, None and ``auto`` being the default one.
+    """Return the device that is asked for, None being the default one.
 
     It is empty where that is the memory of this process and the default, too: nothing has to be
-    moved then.
+    moved then. `AUTO` remains where there are several devices to choose from, which `moved` does.
 
     Raises
     ------
     DeviceError
         If it is no device, or absent.
     """
-    given: object = get_default_device() if device is None or device == "auto" else device
+    if isinstance(device, str) and device == AUTO:
+        choice = placement.devices()
+        if len(choice) > 1:
+            return AUTO
+        device = choice[0] if choice else registry.first()
+    given: object = get_default_device() if device is None else device
     if given == HOST:
         return "" if device is None or context().name == HOST else HOST
     hint = "leave device= out, or choose from what `weft devices` lists"

@@ -7,10 +7,12 @@ what ``WEFT_DEVICE`` names, else the first family that can be used, in the order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from weft import driver
 from weft.backends import registry
 from weft.config import Config, changed, config
+from weft.driver import placement
 from weft.driver.context import context
 from weft.errors import DeviceError, SyncError, WeftError
 from weft.ir import infer
@@ -18,10 +20,20 @@ from weft.ir.node import HOST, Node
 from weft.ir.op import storage_only
 
 __all__ = [
-    "devices", "get_default_device", "is_available", "on_device_of", "set_default_device",
-    "synchronize", "together",
+    "AUTO",
+    "devices",
+    "get_default_device",
+    "is_available",
+    "moved",
+    "on_device_of",
+    "place_for",
+    "set_default_device",
+    "synchronize",
+    "together",
 ]  # fmt: skip
 
+_NOMINAL: Final = 1e9  # operations of the work that a default device is chosen for
+AUTO: Final = "auto"  # in place of a device: whichever is best for the work
 _known: tuple[Config, str] | None = None  # the default that was looked up, with its settings
 
 
@@ -75,7 +87,8 @@ def set_default_device(device: object) -> None:
     Parameters
     ----------
     device : str or None
-        ``family[:ordinal][/pair]``.
+        ``family[:ordinal][/pair]``, or ``auto`` for the one that has most to give at this moment:
+        by its rate, the share of it that is free, and memory.
 
     Raises
     ------
@@ -87,6 +100,8 @@ def set_default_device(device: object) -> None:
     --------
     >>> weft.set_default_device(None)
     """
+    if device == AUTO:
+        device = placement.best(placement.Work(_NOMINAL))
     registry.choose(None if device is None else _checked(device))
     changed()
 
@@ -154,6 +169,23 @@ def synchronize(device: object = None) -> None:
     except Exception as error:
         raise SyncError(name, found=f"{type(error).__name__}: {error}",
                         expected="a device that finishes its work") from error
+
+
+def place_for(nodes: Sequence[Node]) -> str:
+    """Return the device that ``auto`` stands for, for values that are to be on one device."""
+    return placement.best(placement.work_of(nodes))
+
+
+def moved(node: Node, place: str) -> Node:
+    """Return a value on a device, or on the one that ``auto`` stands for; anywhere without one.
+
+    Where it is already, it is not copied.
+    """
+    if place == AUTO:
+        place = place_for([node])
+        if place == node.device or place == HOST == driver.default_device():
+            return node if node.device in ("", place) else infer.copy(node, place)
+    return infer.copy(node, place) if place else node
 
 
 def _checked(device: object) -> str:

@@ -19,6 +19,7 @@ _RANDOM: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "api",
 # Where graphs are compiled.
 _REALIZES: Final = frozenset(
     f.__code__.co_filename for f in (driver.realize, driver.Compiled.__init__))
+_blocks: Final[set[object]] = set()  # those of `noted_lines` that are open
 _DEPTH: Final = 60  # frames between a new node and the function that made the plan
 
 
@@ -50,7 +51,7 @@ def _note(node: Node) -> None:
 
 def _decide(node: Node) -> None:
     """Look at the settings when the first node is made: not before, since nobody asked for them."""
-    nd.watcher = _note if config().check else None
+    nd.watcher = _note if _blocks or config().check else None
     if nd.watcher is not None:
         nd.watcher(node)
 
@@ -61,12 +62,18 @@ def _follow_settings() -> None:
 
 @contextlib.contextmanager
 def noted_lines() -> Iterator[None]:
-    """Remember the user's line of every node that is made inside the block (`nd.locations`)."""
-    before, nd.watcher = nd.watcher, _note
+    """Remember the user's line of every node that is made inside the block (`nd.locations`).
+
+    Blocks may lie in each other, and overlap on several threads.
+    """
+    block = object()
+    _blocks.add(block)
+    nd.watcher = _note
     try:
         yield
     finally:
-        nd.watcher = before
+        _blocks.discard(block)
+        _follow_settings()
 
 
 watchers.append(_follow_settings)

@@ -12,7 +12,7 @@ from weft.ir.dtype import DType
 from weft.ir.node import HOST, Node
 from weft.ir.op import Op, Operation
 from weft.tensors.core.arguments import describe, place_of
-from weft.tensors.core.devices import together
+from weft.tensors.core.devices import AUTO, place_for, together
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.promotion import binary, broadcast_shapes, result_dtype, scalar_dtype
 from weft.tensors.core.runtime_scalars import constant, is_open
@@ -73,6 +73,8 @@ class Arithmetic(Strides):
         moved = self
         if device is not None:
             place = place_of(device, "to", "a dtype, or a device that is here") or HOST
+            if place == AUTO:
+                place = place_for([self._read()])
             if place != self.device:
                 moved = self._wrap(infer.copy(self._read(), place))
         if dtype is None:

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from weft.runtimes.cpu.calls.dispatch import NotSupported, object_layout, slots_
 from weft.runtimes.cpu.calls.launch_ir import CONTEXT, MOST_WORDS, SYMBOLS, module
 from weft.runtimes.cpu.calls.launch_rows import TABLE
 from weft.runtimes.cpu.calls.program import Turns
+from weft.runtimes.cpu.executor import kernel_times
 from weft.runtimes.cpu.executor.native import INT64_OF, address_of
 from weft.runtimes.memory.buffer import Buffer
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SYMBOLS", "Context", "Launcher", "NotSupported", "Program", "Types", "imports",
            "layout", "module"]  # fmt: skip
 
+_FUNCTION: Final = CONTEXT.index("function")
 _MP_SUBSCRIPT: Final = 5  # number of the slot in Python's stable interface
 _MOST_LAUNCHES: Final = 64  # of one configuration; what is beyond goes the Python way
 _TENSOR: Final = ("_base", "_buffer", "_history", "_node", "_requires_grad", "_shared", "_version",
@@ -120,14 +122,16 @@ class Program(program.Program):
         super().__init__(TABLE, 1 + nargs)
         self.nargs = nargs
 
-    def assemble(self, *, buffers: int, variables: int, owned: int, nowned: int, function: int,
-                 release: bool, fail: Callable[..., object], again: int = 0,
+    def assemble(self, *, symbol: str, buffers: int, variables: int, owned: int, nowned: int,
+                 function: int, release: bool, fail: Callable[..., object], again: int = 0,
                  names: tuple[str, ...] = (), order: Sequence[int] = (),
                  turns: Turns | None = None) -> Context | None:  # fmt: skip
         """Return the launch; None if its frame is too large.
 
         Parameters
         ----------
+        symbol
+            What the kernel is called.
         buffers, variables, owned, nowned
             First words of addresses, of variables and of objects that a call owns, and their count.
         function
@@ -162,15 +166,31 @@ class Program(program.Program):
             **program.lock_words(turns),
         }  # fmt: skip
         head = array("q", [values[name] for name in CONTEXT])
-        return Context(head, (words, self._tables, self._keep, fail, interned, turns))
+        return Context(head, (words, self._tables, self._keep, fail, interned, turns), symbol)
 
 
 class Context:
-    """One launch, and all that it points at."""
+    """One launch, and all that it points at.
 
-    def __init__(self, head: array[int], keep: tuple[object, ...]) -> None:
-        self.head, self.keep = head, keep
+    As a table of one kernel it can be timed (`weft.runtimes.cpu.executor.kernel_times`).
+    """
+
+    def __init__(self, head: array[int], keep: tuple[object, ...], symbol: str) -> None:
+        self.head, self.keep, self.names = head, keep, (symbol,)
         self.address = head.buffer_info()[0]
+        kernel_times.register(self)
+
+    def kernels(self) -> Iterator[int]:
+        """Yield the step that is the kernel."""
+        yield 0
+
+    def function(self, step: int) -> int:
+        """Return the address that is called."""
+        return self.head[_FUNCTION]
+
+    def replace(self, step: int, function: int) -> None:
+        """Have another address called."""
+        self.head[_FUNCTION] = function
 
     def follow(self, other: Context) -> None:
         """Let calls that do not fit go to another launch."""

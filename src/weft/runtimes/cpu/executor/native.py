@@ -8,12 +8,12 @@ failure.
 
 import ctypes
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import LaunchError
 from weft.runtimes.cpu.common.emitter import Module
-from weft.runtimes.cpu.executor import concurrent_kernels
+from weft.runtimes.cpu.executor import concurrent_kernels, kernel_times
 from weft.runtimes.cpu.executor.native_ir import CONTEXT, GROUP, STEP_WORDS, SYMBOLS, module
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ __all__ = [
 Failure = tuple[int, int, int, int, int]
 
 _CALLS: Final = CONTEXT.index("calls")
+_KERNEL: Final = 0  # the kind of a step
 _COUNT: Final = 6  # the word of a kernel that tells the size of the group that it begins, and
 _EAGER: Final = 7  # whether threads are woken for it
 _METH_FASTCALL: Final = 0x80
@@ -272,6 +273,7 @@ class NativePlan:
     __slots__ = (
         "_context",
         "_steps",
+        "_tables",
         "_words",
         "arena_bytes",
         "call",
@@ -302,7 +304,7 @@ class NativePlan:
         self.names = tuple(
             step.name if isinstance(step, KernelStep) else type(step).__name__ for step in steps
         )
-        tables = _Tables(ninputs, noutputs, arena_bytes, nvariables)
+        tables = _Tables(ninputs, noutputs, arena_bytes, nvariables, self.names)
         for step in steps:
             tables.add(step)
         for first, count, eager in groups:
@@ -330,10 +332,11 @@ class NativePlan:
         }
         words = array("q", [values[name] for name in CONTEXT])
         self.context_address = words.buffer_info()[0]
-        self._words, self._steps = words, tables.steps
+        self._words, self._steps, self._tables = words, tables.steps, tables
         self._context = _Context(self.context_address)
         self._context.keep = (words, tables, executor, tuple(keep))
         self.call = executor.bind(self._context)
+        kernel_times.register(tables)
 
     @property
     def calls(self) -> int:
@@ -356,18 +359,20 @@ class NativePlan:
             What the address belongs to.
         """
         self._context.keep = (*self._context.keep, keep)
-        self._steps[STEP_WORDS * step + 1] = function
+        kernel_times.switch(self._tables, step, function)
 
 
 class _Tables:
     """The step, reference and variable tables of one plan, checked as they are filled."""
 
     __slots__ = (
-        "_limits", "_nvariables", "most_buffers", "most_variables",
+        "__weakref__", "_limits", "_nvariables", "most_buffers", "most_variables", "names",
         "references", "steps", "variables",
     )  # fmt: skip
 
-    def __init__(self, ninputs: int, noutputs: int, arena_bytes: int, nvariables: int) -> None:
+    def __init__(self, ninputs: int, noutputs: int, arena_bytes: int, nvariables: int,
+                 names: tuple[str, ...]) -> None:  # fmt: skip
+        self.names = names
         # Of each space: its first slot, the number of its slots, the first offset past its end.
         self._limits = {
             "constant": (0, 1, _INT64),
@@ -418,6 +423,20 @@ class _Tables:
             self.steps[second + _COUNT] = self.steps[second + _EAGER] = 0
         self.steps[STEP_WORDS * first + _COUNT] = count
         self.steps[STEP_WORDS * first + _EAGER] = int(eager)
+
+    def kernels(self) -> Iterator[int]:
+        """Yield the steps that are kernels."""
+        for step in range(len(self.names)):
+            if self.steps[STEP_WORDS * step] in (_KERNEL, GROUP):
+                yield step
+
+    def function(self, step: int) -> int:
+        """Return the address that a kernel step calls."""
+        return self.steps[STEP_WORDS * step + 1]
+
+    def replace(self, step: int, function: int) -> None:
+        """Have a kernel step call another address."""
+        self.steps[STEP_WORDS * step + 1] = function
 
     def _refer(self, ref: BufferRef) -> None:
         slot, count, end = self._limits[ref.space]

@@ -8,6 +8,7 @@ from typing import Final
 from weft.runtimes.cpu.common.emitter import Code, Module, Value
 from weft.runtimes.cpu.executor.native_ir import clock_function
 from weft.runtimes.cpu.executor.thread_region import (
+    BUSY,
     HANDLE,
     MAX_THREADS,
     SEEN,
@@ -154,6 +155,12 @@ def _counts(m: Module) -> None:
     c.ret(c.load(c.symbol("threads"), 0, "i32", "acquire"))
     c = m.define("i32 @weft_pool_workers() nounwind")
     c.ret(c.load(state_of(c), STARTED, "i32"))
+    c = m.define("i32 @weft_pool_busy() nounwind")
+    c.ret(c.load(usable_state(c, "no"), BUSY, "i32", "monotonic"))
+    c.begin("no")
+    c.ret(0, "i32")
+    c = m.define("i64 @weft_pool_handle(i64 %worker) nounwind")
+    c.ret(c.load(slot_of(c, state_of(c), c.params[0]), HANDLE, "i64"))
 
 
 def _shutdown(m: Module) -> None:

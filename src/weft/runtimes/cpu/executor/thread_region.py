@@ -11,14 +11,14 @@ from typing import Final
 
 from weft.runtimes.cpu.common.emitter import Code, Module, Value
 
-__all__ = ["HANDLE", "MAX_THREADS", "SEEN", "SLEEPING", "STARTED", "STATE_BYTES", "Pause",
+__all__ = ["BUSY", "HANDLE", "MAX_THREADS", "SEEN", "SLEEPING", "STARTED", "STATE_BYTES", "Pause",
            "functions", "leave_pool", "serial", "slot_of", "state_of", "take_pool",
            "usable_state"]  # fmt: skip
 
 MAX_THREADS: Final = 512
 
 # Offsets in the state, each on a cache line of its own.
-_BUSY: Final = 0
+BUSY: Final = 0
 _PENDING: Final = 128
 _WAITER: Final = 192
 STARTED: Final = 256
@@ -46,8 +46,9 @@ def serial(m: Module) -> None:
     c.end()
     for head, count in (("i32 @weft_pool_init(i32 %threads, i32 %spin)", 1),
                         ("i32 @weft_pool_threads()", 1), ("i32 @weft_pool_workers()", 0),
-                        ("i32 @weft_pool_awake(i64 %n)", 0)):  # fmt: skip
-        m.define(f"{head} nounwind").ret(count, "i32")
+                        ("i32 @weft_pool_awake(i64 %n)", 0), ("i32 @weft_pool_busy()", 0),
+                        ("i64 @weft_pool_handle(i64 %worker)", 0)):  # fmt: skip
+        m.define(f"{head} nounwind").ret(count, head.partition(" ")[0])
     m.define("void @weft_pool_shutdown() nounwind").end()
 
 
@@ -84,12 +85,12 @@ def usable_state(c: Code, otherwise: str) -> Value:
 
 def take_pool(c: Code, state: Value) -> Value:
     """Take the pool; whether nobody else had it."""
-    return c.swap(c.at(state, _BUSY), 0, 1, "acquire")
+    return c.swap(c.at(state, BUSY), 0, 1, "acquire")
 
 
 def leave_pool(c: Code, state: Value) -> None:
     """Let others have the pool."""
-    c.store(state, _BUSY, 0, "i32", "release")
+    c.store(state, BUSY, 0, "i32", "release")
 
 
 def _read(c: Code, place: Value, offset: int, order: str) -> Value:

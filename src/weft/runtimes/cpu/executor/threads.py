@@ -42,6 +42,8 @@ SYMBOLS: Final = (
     "weft_pool_threads",
     "weft_pool_workers",
     "weft_pool_awake",
+    "weft_pool_busy",
+    "weft_pool_handle",
     "weft_pool_shutdown",
 )
 
@@ -132,7 +134,8 @@ class ThreadPool:
         Number of threads; by default ``WEFT_NUM_THREADS``, or one for each usable CPU.
     """
 
-    __slots__ = ("_init", "_shutdown", "_threads", "_workers", "address", "library")
+    __slots__ = ("_busy", "_handle", "_init", "_shutdown", "_threads", "_workers", "address",
+                 "library")  # fmt: skip
 
     def __init__(self, library: "Library", threads: int | None = None) -> None:
         import ctypes
@@ -144,6 +147,8 @@ class ThreadPool:
         self._threads = ctypes.CFUNCTYPE(integer)(library["weft_pool_threads"])
         self._workers = ctypes.CFUNCTYPE(integer)(library["weft_pool_workers"])
         self._shutdown = ctypes.CFUNCTYPE(None)(library["weft_pool_shutdown"])
+        self._busy = ctypes.CFUNCTYPE(integer)(library["weft_pool_busy"])
+        self._handle = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library["weft_pool_handle"])
         self.resize(allowed(threads))
 
     @property
@@ -155,6 +160,16 @@ class ThreadPool:
     def workers(self) -> int:
         """How many worker threads run at this moment; none before the first region."""
         return int(self._workers())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a region runs at this moment, on threads of the pool."""
+        return bool(self._busy())
+
+    @property
+    def handles(self) -> list[int]:
+        """The worker threads, as the system numbers them (``pthread_self``)."""
+        return [int(self._handle(k + 1)) for k in range(self.workers)]
 
     def resize(self, threads: int) -> int:
         """Use ``threads`` threads from the next region on; return how many there will be."""
