@@ -14,8 +14,8 @@ import tempfile
 import time
 
 from weft.compilers import llvm
-from weft.runtimes.cpu.executor.native import BufferRef, KernelStep
 from weft.runtimes.cpu.runtime import CpuRuntime
+from weft.runtimes.native.executor.native import BufferRef, KernelStep
 from weft.store import DiskCache, fingerprint
 
 KERNELS = """

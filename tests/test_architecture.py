@@ -67,7 +67,7 @@ def test_layers():
         "--no-cache",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 kept, 0 broken" in done.stdout
+    assert "2 kept, 0 broken" in done.stdout
 
 
 def test_layers_would_fail():

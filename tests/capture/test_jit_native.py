@@ -488,7 +488,7 @@ def test_copies():
 
 def test_an_interpreter_that_is_laid_out_otherwise(monkeypatch):
     from weft.driver.context import host_context
-    from weft.runtimes.cpu.calls import dispatch
+    from weft.runtimes.native.calls import dispatch
 
     def refuse(host):
         raise dispatch.NotSupported("another layout")
@@ -502,7 +502,7 @@ def test_an_interpreter_that_is_laid_out_otherwise(monkeypatch):
 
 
 def test_members_are_found_where_they_are():
-    from weft.runtimes.cpu.calls import dispatch
+    from weft.runtimes.native.calls import dispatch
 
     class Two:
         __slots__ = ("a", "b")

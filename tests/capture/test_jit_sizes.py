@@ -14,8 +14,8 @@ from weft.config import config
 from weft.driver.context import host_context
 from weft.errors import AllocationError, VariableError
 from weft.nn import functional as F
-from weft.runtimes.cpu.calls import dispatch_sizes
-from weft.runtimes.cpu.calls.tally import Tally
+from weft.runtimes.native.calls import dispatch_sizes
+from weft.runtimes.native.calls.tally import Tally
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

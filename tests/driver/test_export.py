@@ -10,7 +10,7 @@ import weft
 from weft.driver import counters, export
 from weft.ir.traverse import stores
 from weft.lang.critical.export import link
-from weft.runtimes.cpu.calls import critical_ir as ir
+from weft.runtimes.native.calls import critical_ir as ir
 
 _CALLER = """
 import ctypes, sys

@@ -16,8 +16,8 @@ from weft.driver.report import trace_file
 from weft.errors import BoundsError, LaunchError
 from weft.runtimes import trace
 from weft.runtimes.cpu import traced
-from weft.runtimes.cpu.executor import kernel_times
-from weft.runtimes.cpu.executor.kernel_times import Row
+from weft.runtimes.native.executor import kernel_times
+from weft.runtimes.native.executor.kernel_times import Row
 from weft.tensors.core import source_positions
 
 

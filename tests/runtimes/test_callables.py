@@ -4,7 +4,7 @@ import ctypes
 import gc
 import weakref
 
-from weft.runtimes.cpu.calls import callables
+from weft.runtimes.native.calls import callables
 
 
 class Plain:

@@ -7,9 +7,9 @@ import pytest
 from weft.compilers import llvm
 from weft.errors import CompileError, CopyError, HandleError, LaunchError
 from weft.runtimes.base import Device, Event, Failure, Pool, Program, Queue, View
-from weft.runtimes.cpu.executor.threads import MAX_THREADS
 from weft.runtimes.cpu.runtime import CpuRuntime
 from weft.runtimes.memory.buffer import Buffer
+from weft.runtimes.native.executor.threads import MAX_THREADS
 from weft.store import DiskCache
 
 

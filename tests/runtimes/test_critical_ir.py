@@ -4,7 +4,7 @@ import pytest
 
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
-from weft.runtimes.cpu.calls import critical_ir as ir
+from weft.runtimes.native.calls import critical_ir as ir
 
 BODY = f"""define internal i32 @{ir.BODY}(ptr %buffers, ptr %vars, ptr %status) alwaysinline #0 {{
 entry:

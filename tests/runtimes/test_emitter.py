@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from weft.compilers import llvm
-from weft.runtimes.cpu.common.emitter import Module
+from weft.runtimes.native.common.emitter import Module
 
 I64 = ctypes.c_int64
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from weft.runtimes import trace
-from weft.runtimes.cpu.executor import kernel_times
-from weft.runtimes.cpu.executor.kernel_times import BANK
-from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, VariableRef
+from weft.runtimes.native.executor import kernel_times
+from weft.runtimes.native.executor.kernel_times import BANK
+from weft.runtimes.native.executor.native import BufferRef, KernelStep, VariableRef
 
 
 @pytest.fixture

@@ -13,8 +13,14 @@ from native_kernels import KERNELS
 
 from weft.compilers import llvm
 from weft.errors import LaunchError
-from weft.runtimes.cpu.executor import native, native_ir
-from weft.runtimes.cpu.executor.native import BufferRef, CopyStep, FillStep, KernelStep, VariableRef
+from weft.runtimes.native.executor import native, native_ir
+from weft.runtimes.native.executor.native import (
+    BufferRef,
+    CopyStep,
+    FillStep,
+    KernelStep,
+    VariableRef,
+)
 
 
 def add(kernels, target, origin, amount):

@@ -14,8 +14,8 @@ from native_kernels import KERNELS, SYMBOLS
 
 from weft.compilers import llvm
 from weft.errors import CompileError
-from weft.runtimes.cpu.executor import threads
-from weft.runtimes.cpu.executor.threads import ThreadPool
+from weft.runtimes.native.executor import threads
+from weft.runtimes.native.executor.threads import ThreadPool
 
 Region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
@@ -375,7 +375,7 @@ def test_interpreter_ends_cleanly_while_workers_sleep_and_spin():
     code = """
 import ctypes, sys, time
 from weft.compilers import llvm
-from weft.runtimes.cpu.executor import threads
+from weft.runtimes.native.executor import threads
 library = llvm.session().load(llvm.compiler().compile(threads.source(), "O2"), threads.SYMBOLS)
 library.pin()
 pool = threads.ThreadPool(library, 4)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weft.config import config
-from weft.errors import DeviceError, EnumerationError, WeftError
+from weft.errors import DeviceError, EnumerationError
 from weft.imports import importing
 from weft.ir.record import Record
 from weft.locks import mutex
@@ -455,13 +455,10 @@ def _answer(found: Backend) -> str | int:
 def _ask(found: Backend) -> str | int:
     if found.probe is None or found.count is None:
         return "its backend does not say how to find it"
-    reason = found.probe()
-    if reason:
+    if reason := found.probe():
         return reason
     try:
         return found.count()
-    except WeftError:
-        raise
     except Exception as error:
         raise EnumerationError(found.family, found=f"{type(error).__name__}: {error}",
                                expected="the number of its devices") from error

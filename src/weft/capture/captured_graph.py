@@ -47,7 +47,7 @@ from weft.tensors.core.write_lock import OutOfTurn, writing
 
 if TYPE_CHECKING:
     from weft.capture.usage import Usage
-    from weft.runtimes.cpu.calls.tally import Tally
+    from weft.runtimes.native.calls.tally import Tally
 
 __all__ = ["LEAST_REPLACED", "Entry", "Packs", "Symbolic", "capturing"]
 

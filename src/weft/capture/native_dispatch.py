@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weft.capture.captured_graph import Entry
     from weft.capture.captured_values import Out
     from weft.driver.plans.compiled_graph import Binding
-    from weft.runtimes.cpu.calls.dispatch import Owned, Program, Slot
+    from weft.runtimes.native.calls.dispatch import Owned, Program, Slot
 
 __all__ = ["Builder", "NotNative", "as_object", "attach"]
 
@@ -479,6 +479,6 @@ def _bits(value: float) -> int:
 def as_object(value: object) -> Any:
     """Return an operand that is this object, be it an integer."""
     with importing:
-        from weft.runtimes.cpu.calls.program import Object
+        from weft.runtimes.native.calls.program import Object
 
     return Object(value)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from weft.capture.captured_graph import Entry
     from weft.capture.captured_values import Out
     from weft.driver.plans.compiled_graph import Binding
-    from weft.runtimes.cpu.calls.dispatch import Owned, Slot
-    from weft.runtimes.cpu.calls.tally import Tally
+    from weft.runtimes.native.calls.dispatch import Owned, Slot
+    from weft.runtimes.native.calls.tally import Tally
 
 __all__ = ["attach"]
 
@@ -57,7 +57,7 @@ class _SizedBuilder(Builder):
                  tally: Tally | None) -> None:  # fmt: skip
         super().__init__(entry, binding, out)
         with importing:
-            from weft.runtimes.cpu.calls import objects
+            from weft.runtimes.native.calls import objects
 
         self._modes = objects
         self._tally = tally

@@ -31,7 +31,7 @@ from weft.tensors.core.runtime_scalars import Scalars
 
 if TYPE_CHECKING:
     from weft.ir.dtype import DType
-    from weft.runtimes.cpu.calls.tally import Tally
+    from weft.runtimes.native.calls.tally import Tally
 
 __all__ = ["Resized", "SizeFamily", "captured", "kinds_of"]
 
@@ -156,7 +156,7 @@ class SizeFamily:
     def tally(self, entry: DynamicEntry, pattern: Pattern) -> Tally:
         """Return a table in which the native dispatch of a capture counts calls by sizes."""
         with importing:
-            from weft.runtimes.cpu.calls.tally import Tally
+            from weft.runtimes.native.calls.tally import Tally
 
         made = Tally(usage.OFTEN, usage.LONG)
         for shapes in (*self._static, *self._served):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from weft.compilers.base import Compiler
     from weft.renderers.base import Renderer
-    from weft.runtimes.cpu.runtime import CpuRuntime
+    from weft.runtimes.native.runtime import NativeRuntime
     from weft.target import Target
 
 __all__ = ["Context", "context", "disk", "host_context", "lock"]
@@ -127,7 +127,7 @@ class Context:
         return found
 
     @property
-    def native(self) -> CpuRuntime:
+    def native(self) -> NativeRuntime:
         """The runtime of a native device.
 
         Raises
@@ -138,7 +138,7 @@ class Context:
         if not self.is_native:
             raise UnsupportedError(self.name, found="a device whose kernels this process cannot "
                                    "call", expected="a native device, such as " + registry.HOST)
-        found: CpuRuntime = self.runtime
+        found: NativeRuntime = self.runtime
         return found
 
     def fingerprint(self) -> str:

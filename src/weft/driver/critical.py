@@ -24,10 +24,10 @@ from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vector.extremes import splitter
 from weft.passes.vector.vectorize import vectorize
-from weft.runtimes.cpu.calls import critical_call, critical_clock
-from weft.runtimes.cpu.calls import critical_ir as ir
-from weft.runtimes.cpu.calls.dispatch import NotSupported, object_layout
-from weft.runtimes.cpu.executor.native import address_of
+from weft.runtimes.native.calls import critical_call, critical_clock
+from weft.runtimes.native.calls import critical_ir as ir
+from weft.runtimes.native.calls.dispatch import NotSupported, object_layout
+from weft.runtimes.native.executor.native import address_of
 from weft.store import fingerprint
 
 __all__ = ["ALLOWED", "Code", "Contract", "Failed", "Loaded", "build", "clock", "missing",
@@ -330,7 +330,7 @@ def missing() -> int:
 
 
 def clock() -> Mapping[str, int]:
-    """Return the addresses of `weft.runtimes.cpu.calls.critical_clock.SYMBOLS`."""
+    """Return the addresses of `weft.runtimes.native.calls.critical_clock.SYMBOLS`."""
     code = critical_clock.module()
     imports = {name: address_of(name) for name in code.named("Py")}
     library = _shared.load(code.text, critical_clock.SYMBOLS, imports)

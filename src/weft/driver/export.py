@@ -11,7 +11,7 @@ from weft.ir.op import MATRICES
 from weft.ir.stmt import PARALLEL, SERIAL, Body, For, Kernel, Stmt, While
 from weft.ir.traverse import Rewriter
 from weft.passes.spmd.loop_fission import blocks_to_loops, has_threads
-from weft.runtimes.cpu.calls import critical_ir as ir
+from weft.runtimes.native.calls import critical_ir as ir
 from weft.strategies import choose
 
 __all__ = ["TARGETS", "c_function"]

@@ -8,8 +8,8 @@ from weft.driver.context import context, host_context
 from weft.imports import importing
 
 if TYPE_CHECKING:
-    from weft.runtimes.cpu.calls.dispatch import Dispatcher
     from weft.runtimes.memory.buffer import Buffer
+    from weft.runtimes.native.calls.dispatch import Dispatcher
 
 __all__ = ["allocate", "dispatcher", "first_bytes", "from_host", "memory_limit", "to_host"]
 
@@ -67,6 +67,6 @@ def dispatcher(tensor: type, function: type, state: object) -> Dispatcher | None
         The thread-local object that says whether gradients are recorded.
     """
     with importing:
-        from weft.runtimes.cpu.calls.dispatch import Host
+        from weft.runtimes.native.calls.dispatch import Host
 
     return host_context().native.dispatcher(Host(tensor, function, state))

@@ -21,7 +21,7 @@ from weft.shortage import reporting_shortage
 from weft.strategies.common.nest import work
 
 if TYPE_CHECKING:
-    from weft.runtimes.cpu.calls.launches import Launcher, Types
+    from weft.runtimes.native.calls.launches import Launcher, Types
 
 __all__ = ["Failed", "Loaded", "LoadedOnDevice", "launcher", "load_kernel", "load_on_device",
            "schedule", "texts"]  # fmt: skip
@@ -112,7 +112,12 @@ class Loaded(_Compiled):
                  constants: Sequence[Any], context: Context) -> None:  # fmt: skip
         super().__init__(code, kernel, places, context)
         nbuffers = self.nbuffers
-        from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, NativePlan, VariableRef
+        from weft.runtimes.native.executor.native import (
+            BufferRef,
+            KernelStep,
+            NativePlan,
+            VariableRef,
+        )
 
         count = len(self.variables)
         step = KernelStep(code.address, [BufferRef.input(k) for k in range(nbuffers)],
@@ -218,7 +223,7 @@ def launcher(types: Types) -> Launcher | None:
     with lock:
         if types not in _launchers:
             with importing:
-                from weft.runtimes.cpu.calls import launches
+                from weft.runtimes.native.calls import launches
 
             made: Launcher | None = None
             with contextlib.suppress(launches.NotSupported, AttributeError, TypeError):

@@ -8,17 +8,16 @@ movement op is a pure index map (`weft.kernelize.common.indexing`). A matmul is
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from weft.errors import DeviceError, LaunchError
+from weft.errors import LaunchError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
 from weft.ir.intern import Table, intern, key_of
-from weft.ir.op import MOVES, Op, Operation, refuse, storage_only
+from weft.ir.op import Op, Operation, device_of
 from weft.ir.record import Record
 from weft.ir.size import canonical
 from weft.ir.stmt import Location
@@ -333,42 +332,11 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
-        made.device, made.computed, made.holder = _device(op, args, attr), 0, None
+        made.device, made.computed, made.holder = device_of(op, args, attr), 0, None
         found = intern(_interned, key, made)
         if watcher is not None:
             watcher(found)
     return found
-
-
-def _device(op: Operation, args: tuple[Node, ...], attr: Any) -> str:
-    """Return where a new node is computed.
-
-    Raises
-    ------
-    DeviceError
-        If its operands are on several devices, or on one that only stores them.
-    """
-    if op is Op.COPY or op is Op.BUFFER:
-        device = attr if op is Op.COPY else getattr(attr, "device", "")
-        if type(device) is not str:
-            return ""  # the verifier refuses it
-        if device in storage_only and op is Op.COPY:
-            refuse(op, device)
-        return sys.intern(device)
-    if not args:
-        return ""
-    device = args[0].device
-    for other in args:
-        if other.device is not device and other.device:
-            if device:
-                goal = other.device if device in storage_only else device
-                raise DeviceError(op.name, found=f"operands on {device} and {other.device}",
-                                  expected="operands on one device",
-                                  hint=f"move one, as in x.to({goal!r})")
-            device = other.device
-    if device in storage_only and op not in MOVES:
-        refuse(op, device)
-    return device
 
 
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:

@@ -26,7 +26,9 @@ Semantics, everywhere and on every device:
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn, Protocol
 
 from weft.errors import DeviceError
 
@@ -233,7 +235,45 @@ MOVES: Final = frozenset(
 storage_only: Final[set[str]] = set()
 
 
-def refuse(op: Operation, device: str) -> NoReturn:
+class _Placed(Protocol):
+    """A node, of which its device is looked at."""
+
+    @property
+    def device(self) -> str: ...
+
+
+def device_of(op: Operation, args: Sequence[_Placed], attr: object) -> str:
+    """Return where a node with these operands and this attribute is computed.
+
+    Raises
+    ------
+    DeviceError
+        If its operands are on several devices, or on one that only stores them.
+    """
+    if op is Op.COPY or op is Op.BUFFER:
+        device = attr if op is Op.COPY else getattr(attr, "device", "")
+        if type(device) is not str:
+            return ""  # the verifier refuses it
+        if device in storage_only and op is Op.COPY:
+            _refuse(op, device)
+        return sys.intern(device)
+    if not args:
+        return ""
+    device = args[0].device
+    for other in args:
+        if other.device is not device and other.device:
+            if device:
+                goal = other.device if device in storage_only else device
+                raise DeviceError(op.name, found=f"operands on {device} and {other.device}",
+                                  expected="operands on one device",
+                                  hint=f"move one, as in x.to({goal!r})")
+            device = other.device
+    if device in storage_only and op not in MOVES:
+        _refuse(op, device)
+    return device
+
+
+def _refuse(op: Operation, device: str) -> NoReturn:
     """Say that an operation does nothing on a device that only stores values.
 
     Raises

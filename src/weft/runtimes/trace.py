@@ -1,7 +1,7 @@
 """What runs while a profile is taken: kernels, copies and compilations, with the times of each.
 
 `recorder` is None at other times, and whatever could be recorded asks for that on ways that are
-slow already. Native plans are not asked: while there is a recorder, `weft.runtimes.cpu.executor`
+slow already. Native plans are not asked: while there is a recorder, `weft.runtimes.native.executor`
 has their kernels timed by native code.
 
 Times are nanoseconds of the system's monotonic clock, which native code reads as well.

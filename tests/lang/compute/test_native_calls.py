@@ -9,7 +9,7 @@ import weft
 from weft import build
 from weft.errors import BoundsError, DTypeError, KernelError, LaunchError, ShapeError
 from weft.lang.compute.function import ComputeFunction
-from weft.runtimes.cpu.calls.callables import address_in
+from weft.runtimes.native.calls.callables import address_in
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

@@ -17,7 +17,7 @@ from weft.errors import (
     RangeError,
     ShapeError,
 )
-from weft.runtimes.cpu.calls.callables import address_in
+from weft.runtimes.native.calls.callables import address_in
 
 
 class Quote(NamedTuple):

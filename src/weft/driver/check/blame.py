@@ -31,8 +31,8 @@ from weft.ir.node import Node
 from weft.ir.size import evaluate as evaluate_size
 from weft.ir.stmt import For, Kernel, Reduce, While
 from weft.kernelize.build import Step, kernelize
-from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, VariableRef
 from weft.runtimes.memory.host_memory import ALIGNMENT
+from weft.runtimes.native.executor.native import BufferRef, KernelStep, VariableRef
 
 Runner = Callable[["Step", list[Any], Environment], None]
 

@@ -19,8 +19,8 @@ from weft.ir.op import Op
 if TYPE_CHECKING:
     from weft.driver.plans.layouts import Layouts
     from weft.ir.expr import Expr
-    from weft.runtimes.cpu.calls.dispatch import Program, Slot
     from weft.runtimes.memory.buffer import Buffer
+    from weft.runtimes.native.calls.dispatch import Program, Slot
 
 __all__ = ["Binding", "Checked", "Compiled", "Panel"]
 
@@ -282,7 +282,7 @@ class Compiled:
         if not self._new_only:
             return None
         with importing:
-            from weft.runtimes.cpu.calls.dispatch import Program, Slot
+            from weft.runtimes.native.calls.dispatch import Program, Slot
 
         native = self.native
         program = Program(native, self.plan.context.native.pool)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from weft.runtimes.cpu.executor.native import NativePlan
+    from weft.runtimes.native.executor.native import NativePlan
 
 __all__ = ["Layouts"]
 

@@ -20,8 +20,8 @@ from weft.ir.size import evaluate
 if TYPE_CHECKING:
     from weft.ir.bounds import Env
     from weft.kernelize.build import Step
-    from weft.runtimes.cpu.executor.native import NativePlan
     from weft.runtimes.memory.pool import Apart
+    from weft.runtimes.native.executor.native import NativePlan
 
 _WAKE_NANOSECONDS: Final = 40_000  # what a group saves if threads are woken for it
 _GIL_NANOSECONDS: Final = 2000  # a plan estimated above this lets other threads run
@@ -79,7 +79,7 @@ class Plan(Reported):
 
     def fill(self, panels: Panels, source: int, target: int) -> None:
         """Copy an input into panels; addresses of both."""
-        from weft.runtimes.cpu.executor.native import BufferRef, KernelStep
+        from weft.runtimes.native.executor.native import BufferRef, KernelStep
 
         plan = self._fillings.get(panels.key)
         if plan is None:
@@ -222,7 +222,7 @@ class Plan(Reported):
 
     def _table(self, offsets: dict[int, int]) -> list[Any]:
         """Return the native steps."""
-        from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, VariableRef
+        from weft.runtimes.native.executor.native import BufferRef, KernelStep, VariableRef
 
         number = {name: i for i, name in enumerate(self.variables)}
         table = []

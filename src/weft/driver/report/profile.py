@@ -82,7 +82,7 @@ def time_kernel(built: Built) -> Timing | None:
 
 def time_together(group: Sequence[Built]) -> Together | None:
     """Return how long kernels take one after the other and in one group, or None if one refuses."""
-    from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, VariableRef
+    from weft.runtimes.native.executor.native import BufferRef, KernelStep, VariableRef
 
     runtime = group[0].context.native
     steps: list[KernelStep] = []

@@ -116,7 +116,7 @@ def _variables(kernel: Kernel) -> list[ex.Expr]:
 
 def _parameters(signature: Signature, kernel: Kernel) -> dict[str, Any]:
     from weft.ir.traverse import stores
-    from weft.runtimes.cpu.calls import critical_ir as ir
+    from weft.runtimes.native.calls import critical_ir as ir
 
     written = stores(kernel.body)
     params: dict[str, Any] = {}

@@ -27,7 +27,7 @@ from weft.lang.launch.launch import Configured, KernelFunction, native_launcher
 from weft.lang.launch.options import Options, Size
 from weft.lang.launch.variants import failure
 from weft.passes.spmd.early_exit import may_exit_early
-from weft.runtimes.cpu.calls.callables import native_class, set_code, takes_code
+from weft.runtimes.native.calls.callables import native_class, set_code, takes_code
 from weft.tensors.core.devices import get_default_device
 from weft.tensors.core.fusion_scope import active
 from weft.weak import Living
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded, LoadedOnDevice
     from weft.lang.launch.marshal import Host
     from weft.lang.launch.sanitizer_report import Report
-    from weft.runtimes.cpu.calls.launches import Context
+    from weft.runtimes.native.calls.launches import Context
 
 __all__ = ["BuiltFunction", "BuiltKernel", "NativeFunction"]
 

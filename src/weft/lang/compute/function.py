@@ -16,7 +16,7 @@ from weft.lang.launch.signature import Signature
 from weft.lang.launch.variants import failure
 from weft.lang.source.closures import names_of
 from weft.lang.source.texts import keep
-from weft.runtimes.cpu.calls.callables import native_class, set_code
+from weft.runtimes.native.calls.callables import native_class, set_code
 from weft.tensors.core.devices import get_default_device
 from weft.tensors.core.fusion_scope import active
 from weft.tensors.core.thread_state import state
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from weft.lang.compute.arguments import Arguments, Sharing
     from weft.lang.compute.report import Report
     from weft.lang.compute.translate import Written
-    from weft.runtimes.cpu.calls.launches import Context
+    from weft.runtimes.native.calls.launches import Context
 
 __all__ = ["ComputeFunction", "Native"]
 

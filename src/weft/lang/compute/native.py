@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.driver.launch import Loaded
     from weft.lang.compute.arguments import Arguments
     from weft.lang.values.types import KernelType
-    from weft.runtimes.cpu.calls.launches import Context, Launcher
+    from weft.runtimes.native.calls.launches import Context, Launcher
 
 __all__ = ["native_call"]
 

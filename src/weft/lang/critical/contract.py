@@ -28,7 +28,7 @@ from weft.lang.values.types import (
     ScalarType,
     bits_of,
 )
-from weft.runtimes.cpu.calls import critical_ir as ir
+from weft.runtimes.native.calls import critical_ir as ir
 
 __all__ = ["Arguments", "Signature", "parameter_of", "value_of"]
 

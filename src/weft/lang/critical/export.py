@@ -98,7 +98,7 @@ def _ctypes_type(d: DType) -> Any:
 def _element_types(code: Code) -> list[tuple[DType, bool]]:
     """Return the type of each array's elements, and whether the function writes to it."""
     with importing:
-        from weft.runtimes.cpu.calls.critical_ir import Array, Struct
+        from weft.runtimes.native.calls.critical_ir import Array, Struct
 
     found: list[tuple[DType, bool]] = []
     stack = list(code.params.values())[::-1]

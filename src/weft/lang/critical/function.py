@@ -21,7 +21,7 @@ from weft.errors import (
 )
 from weft.imports import importing
 from weft.lang.source.texts import keep
-from weft.runtimes.cpu.calls.callables import native_class, set_code
+from weft.runtimes.native.calls.callables import native_class, set_code
 
 if TYPE_CHECKING:
     from weft.driver.critical import Code, Contract, Failed, Loaded

@@ -29,7 +29,7 @@ from weft.lang.launch.streams import check_stream
 from weft.lang.launch.variants import failure, translated, translated_function
 from weft.lang.source.texts import keep
 from weft.runtimes import trace
-from weft.runtimes.cpu.calls.callables import native_class, set_code, takes_code
+from weft.runtimes.native.calls.callables import native_class, set_code, takes_code
 from weft.tensors.core.devices import get_default_device
 from weft.tensors.core.fusion_scope import active
 from weft.tensors.core.thread_state import state
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from weft.lang.launch.protocol import Launched
     from weft.lang.launch.signature import Signature
     from weft.lang.values.types import KernelType
-    from weft.runtimes.cpu.calls.launches import Context as NativeLaunch
-    from weft.runtimes.cpu.calls.launches import Launcher
     from weft.runtimes.lockstep.run import Outcome
+    from weft.runtimes.native.calls.launches import Context as NativeLaunch
+    from weft.runtimes.native.calls.launches import Launcher
 
 __all__ = ["Configured", "KernelFunction", "native_launcher"]
 
@@ -479,7 +479,7 @@ def native_launcher() -> Launcher | None:
         from weft.driver.launch import launcher
     from weft.tensors.api.tensor import Tensor
     with importing:
-        from weft.runtimes.cpu.calls.launches import Types
+        from weft.runtimes.native.calls.launches import Types
 
     return launcher(Types(Configured, KernelFunction, Tensor))
 

@@ -25,15 +25,15 @@ from weft.lang.values.types import (
     KernelType,
     ScalarType,
 )
-from weft.runtimes.cpu.calls.launches import Program
-from weft.runtimes.cpu.calls.program import Object
+from weft.runtimes.native.calls.launches import Program
+from weft.runtimes.native.calls.program import Object
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.write_lock import writing
 
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
     from weft.lang.launch.protocol import Launched
-    from weft.runtimes.cpu.calls.launches import Context, Launcher
+    from weft.runtimes.native.calls.launches import Context, Launcher
 
 __all__ = ["Python", "Rows", "native_launch"]
 
@@ -136,7 +136,7 @@ class Rows:
     def assemble(self, launcher: Launcher, fail: Any, threads: int, blocks: int,
                  again: int = 0, names: tuple[str, ...] = (),
                  order: Sequence[int] = ()) -> Context | None:  # fmt: skip
-        """Return the launch; see `weft.runtimes.cpu.calls.launches.Program.assemble`."""
+        """Return the launch; see `weft.runtimes.native.calls.launches.Program.assemble`."""
         function, release = self.loaded.native(launcher, threads, blocks)
         self.program.keep(self.loaded)
         return self.program.assemble(

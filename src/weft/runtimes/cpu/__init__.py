@@ -1,1 +1,1 @@
-"""The CPU as a device: threads, executor, native calls, tile registers."""
+"""The CPU as a device: its queue, programs and tile registers, and kernels of `cpu/c`."""

@@ -17,7 +17,7 @@ import os
 from typing import Final
 
 from weft.locks import in_child
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
+from weft.runtimes.native.common.emitter import Code, Module, Value
 
 __all__ = ["SYMBOLS", "imports", "module"]
 

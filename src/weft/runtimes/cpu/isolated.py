@@ -15,10 +15,10 @@ from typing import Any, Final
 from weft.errors import HandleError, LaunchError
 from weft.runtimes import load
 from weft.runtimes.base import Event, Failure, Library, Loadable, View, consume
-from weft.runtimes.cpu.executor.threads import usable_cpus
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.device_pool import DeviceBuffer, DevicePool
 from weft.runtimes.memory.immediate_queue import HostBlocks, ImmediateQueue, Stopped
+from weft.runtimes.native.executor.threads import usable_cpus
 
 __all__ = ["IsolatedCpu", "Loader"]
 

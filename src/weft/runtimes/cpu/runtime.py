@@ -25,8 +25,11 @@ from weft.runtimes.base import (
     consume,
 )
 from weft.runtimes.cpu import interrupts, traced
-from weft.runtimes.cpu.executor import native, threads
-from weft.runtimes.cpu.executor.native import (
+from weft.runtimes.memory.buffer import Buffer
+from weft.runtimes.memory.host_memory import usable_memory
+from weft.runtimes.memory.pool import Pool, own
+from weft.runtimes.native.executor import native, threads
+from weft.runtimes.native.executor.native import (
     BufferRef,
     Executor,
     KernelStep,
@@ -34,14 +37,11 @@ from weft.runtimes.cpu.executor.native import (
     Step,
     VariableRef,
 )
-from weft.runtimes.cpu.executor.threads import ThreadPool
-from weft.runtimes.memory.buffer import Buffer
-from weft.runtimes.memory.host_memory import usable_memory
-from weft.runtimes.memory.pool import Pool, own
+from weft.runtimes.native.executor.threads import ThreadPool
 from weft.store import DiskCache, fingerprint
 
 if TYPE_CHECKING:
-    from weft.runtimes.cpu.calls.dispatch import Dispatcher, Host
+    from weft.runtimes.native.calls.dispatch import Dispatcher, Host
 
 __all__ = ["CpuProgram", "CpuQueue", "CpuRuntime"]
 
@@ -349,7 +349,7 @@ class CpuRuntime:
         if self.pool.checks:
             return None  # native calls take memory from the lists of an ordinary pool
         with importing:
-            from weft.runtimes.cpu.calls import (
+            from weft.runtimes.native.calls import (
                 dispatch,  # only a function that is called again needs it
             )
 

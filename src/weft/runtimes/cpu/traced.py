@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from weft.runtimes import trace
-from weft.runtimes.cpu.executor import kernel_times, threads
-from weft.runtimes.cpu.executor.kernel_times import KernelTimes, Row
+from weft.runtimes.native.executor import kernel_times, threads
+from weft.runtimes.native.executor.kernel_times import KernelTimes, Row
 from weft.runtimes.trace import HOST_ROW, Span
 from weft.weak import Living
 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library
-    from weft.runtimes.cpu.executor.threads import ThreadPool
+    from weft.runtimes.native.executor.threads import ThreadPool
 
 __all__ = ["spans_of", "started"]
 

@@ -6,7 +6,7 @@ import threading
 from typing import Any, Final, Protocol
 
 from weft.locks import in_child, mutex
-from weft.runtimes.cpu.calls.callables import watched
+from weft.runtimes.native.calls.callables import watched
 
 __all__ = ["active", "attend", "watch"]
 

@@ -2,7 +2,7 @@
 
 ``weft_ticks()`` reads the clock: the processor's counter where a program may, else the system's
 monotonic clock. ``weft_time_frame(frame, words, results, n, samples)`` calls a frame
-(`weft.runtimes.cpu.calls.critical_ir`) n times, ``weft_time_call(callable, args, nargs, n,
+(`weft.runtimes.native.calls.critical_ir`) n times, ``weft_time_call(callable, args, nargs, n,
 samples)`` a Python object; each stores the ticks of every call and returns how many calls failed,
 the second one at the first of them. ``weft_mean_frame(frame, words, results, n)`` and
 ``weft_mean_call(callable, args, nargs, n)`` return the ticks of n calls in a row.
@@ -17,8 +17,8 @@ import platform
 import sys
 from typing import Final
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
-from weft.runtimes.cpu.executor.native_ir import clock_function, has_counter
+from weft.runtimes.native.common.emitter import Code, Module, Value
+from weft.runtimes.native.executor.native_ir import clock_function, has_counter
 
 __all__ = ["SYMBOLS", "module"]
 

@@ -1,6 +1,6 @@
 """Launches of users' kernels as LLVM IR text: from Python's call to the kernel, without any Python.
 
-A *launch* is a table of rows (`weft.runtimes.cpu.calls.rows`) behind a configured kernel
+A *launch* is a table of rows (`weft.runtimes.native.calls.rows`) behind a configured kernel
 (``k[grid, block]``) or a function of loops, walked by one function of the vectorcall protocol. Each
 row takes one argument apart: checks its type and layout, and writes its address, sizes and value
 where the kernel looks for them. The first row that does not fit ends the launch, the next one of
@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from weft.runtimes.cpu.calls import calls_ir
-from weft.runtimes.cpu.calls.launch_rows import TABLE
-from weft.runtimes.cpu.calls.objects import layout_functions
-from weft.runtimes.cpu.calls.rows import walk
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
+from weft.runtimes.native.calls import calls_ir
+from weft.runtimes.native.calls.launch_rows import TABLE
+from weft.runtimes.native.calls.objects import layout_functions
+from weft.runtimes.native.calls.rows import walk
+from weft.runtimes.native.common.emitter import Code, Module, Value
 
 __all__ = ["CONTEXT", "MOST_WORDS", "SYMBOLS", "module"]
 

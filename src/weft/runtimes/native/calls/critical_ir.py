@@ -1,9 +1,9 @@
 """Critical functions as LLVM IR: the body of the kernel inside of one C function.
 
 ``int32_t NAME(arguments, results, failure *)`` is what is proved, saved and called. Calls from
-Python (`weft.runtimes.cpu.calls.critical_call`) are no part of the proof, nor is ``weft_frame(ptr
-words, ptr results, ptr failure)``, which takes arguments from 64-bit words and puts results into
-words.
+Python (`weft.runtimes.native.calls.critical_call`) are no part of the proof, nor is
+``weft_frame(ptr words, ptr results, ptr failure)``, which takes arguments from 64-bit words and
+puts results into words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
-from weft.runtimes.cpu.common.emitter import Module, Value
+from weft.runtimes.native.common.emitter import Module, Value
 
 __all__ = [
     "BODY", "FAILURE", "NULL", "Array", "Param", "Scalar", "Struct", "Word", "bare_type", "c_type",

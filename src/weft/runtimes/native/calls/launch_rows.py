@@ -1,6 +1,6 @@
 """What a native launch can do with an argument besides what all native calls do.
 
-See `weft.runtimes.cpu.calls.rows` for how rows are written. Each operation goes to `good`, to
+See `weft.runtimes.native.calls.rows` for how rows are written. Each operation goes to `good`, to
 `miss` if the argument does not fit, or to `clear` if an exception has to go first.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.runtimes.cpu.calls import objects as py
-from weft.runtimes.cpu.calls import rows
-from weft.runtimes.cpu.calls.rows import Operation, Operations, Row
-from weft.runtimes.cpu.common.emitter import Value
+from weft.runtimes.native.calls import objects as py
+from weft.runtimes.native.calls import rows
+from weft.runtimes.native.calls.rows import Operation, Operations, Row
+from weft.runtimes.native.common.emitter import Value
 
 __all__ = ["TABLE"]
 

@@ -16,8 +16,8 @@ that saves much is always shared.
 
 from typing import Final
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
-from weft.runtimes.cpu.executor.native_ir import STEP_WORDS, Places, clear, has_counter
+from weft.runtimes.native.common.emitter import Code, Module, Value
+from weft.runtimes.native.executor.native_ir import STEP_WORDS, Places, clear, has_counter
 
 __all__ = ["functions"]
 
@@ -31,7 +31,7 @@ _MOST_PATIENCE: Final = 32  # times that, where waking has not paid
 
 
 def functions(m: Module) -> None:
-    """Write the functions, beside those of `weft.runtimes.cpu.executor.native_ir`."""
+    """Write the functions, beside those of `weft.runtimes.native.executor.native_ir`."""
     long, soon = (_LONG_TICKS, _SOON_TICKS) if has_counter() else (_LONG_NS, _SOON_NS)
     m.hold("ended_alone", "internal global i64 0")  # when the last such group ended, and
     m.hold("alone_since", "internal global i64 0")  # the first of those that followed each other

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from weft.errors import AllocationError
 from weft.locks import mutex
-from weft.runtimes.cpu.common.emitter import Module
-from weft.runtimes.cpu.executor.native_ir import clock_function
 from weft.runtimes.memory import host_memory
+from weft.runtimes.native.common.emitter import Module
+from weft.runtimes.native.executor.native_ir import clock_function
 from weft.weak import Living, WeakTable
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from weft.runtimes.cpu.calls import objects as py
-from weft.runtimes.cpu.calls.objects import ADDRESS, OFFSET, SIZES
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
+from weft.runtimes.native.calls import objects as py
+from weft.runtimes.native.calls.objects import ADDRESS, OFFSET, SIZES
+from weft.runtimes.native.common.emitter import Code, Module, Value
 
 __all__ = ["OPERATIONS", "ROW_WORDS", "Operation", "Operations", "Row", "Table", "address",
            "array_sizes", "attribute_of", "borrow", "walk"]  # fmt: skip

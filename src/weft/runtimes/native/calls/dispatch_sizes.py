@@ -2,7 +2,7 @@
 
 Sizes that change from call to call are VARIABLEs of the plan: the rows of arguments read them from
 the shapes into words of the frame, the rows of whole numbers compute other sizes from them, and
-those of memory and results take their sizes from words. See `weft.runtimes.cpu.calls.rows`.
+those of memory and results take their sizes from words. See `weft.runtimes.native.calls.rows`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from weft.runtimes.cpu.calls.rows import Operation, Operations, Row
-from weft.runtimes.cpu.common.emitter import Operand, Value
+from weft.runtimes.native.calls.rows import Operation, Operations, Row
+from weft.runtimes.native.common.emitter import Operand, Value
 
 __all__ = ["COUNTED", "HEAD", "OPERATIONS", "SERVED", "TALLY"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
-from weft.runtimes.cpu.executor.native_ir import failure
+from weft.runtimes.native.common.emitter import Code, Module, Value
+from weft.runtimes.native.executor.native_ir import failure
 
 __all__ = ["MEMBERS", "STATUS", "call_method", "members", "release_owned", "report",
            "take_turn", "turns", "walk_rows"]  # fmt: skip

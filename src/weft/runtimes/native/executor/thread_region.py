@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
+from weft.runtimes.native.common.emitter import Code, Module, Value
 
 __all__ = ["BUSY", "HANDLE", "MAX_THREADS", "SEEN", "SLEEPING", "STARTED", "STATE_BYTES", "Pause",
            "functions", "leave_pool", "serial", "slot_of", "state_of", "take_pool",

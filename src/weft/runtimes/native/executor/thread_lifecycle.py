@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
-from weft.runtimes.cpu.executor.native_ir import clock_function
-from weft.runtimes.cpu.executor.thread_region import (
+from weft.runtimes.native.common.emitter import Code, Module, Value
+from weft.runtimes.native.executor.native_ir import clock_function
+from weft.runtimes.native.executor.thread_region import (
     BUSY,
     HANDLE,
     MAX_THREADS,

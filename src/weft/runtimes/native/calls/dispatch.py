@@ -1,6 +1,6 @@
 """Native dispatch: calls of captured functions from Python's call slot to the plan and back.
 
-`Dispatcher` loads the code of `weft.runtimes.cpu.calls.dispatch_ir`; `Program` assembles the rows
+`Dispatcher` loads the code of `weft.runtimes.native.calls.dispatch_ir`; `Program` makes the rows
 of one dispatch; `Dispatcher.attach` gives them to a function object, whose class gets the native
 call slot with that. None of it relies on how Python lays objects out: offsets of members are found
 by looking at living objects, and where that fails `NotSupported` says so, and calls stay in Python.
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.runtimes.cpu.calls import program
-from weft.runtimes.cpu.calls.callables import mixin
-from weft.runtimes.cpu.calls.dispatch_ir import CONTEXT, KEYWORDS, SYMBOLS, module
-from weft.runtimes.cpu.calls.dispatch_rows import TABLE
-from weft.runtimes.cpu.calls.program import Object, Operand, Turns
-from weft.runtimes.cpu.calls.rows import ROW_WORDS
-from weft.runtimes.cpu.executor.native import INT64_OF, NativePlan, address_of
 from weft.runtimes.memory import pool
 from weft.runtimes.memory.buffer import Buffer, ForeignBuffer, FreeList
+from weft.runtimes.native.calls import program
+from weft.runtimes.native.calls.callables import mixin
+from weft.runtimes.native.calls.dispatch_ir import CONTEXT, KEYWORDS, SYMBOLS, module
+from weft.runtimes.native.calls.dispatch_rows import TABLE
+from weft.runtimes.native.calls.program import Object, Operand, Turns
+from weft.runtimes.native.calls.rows import ROW_WORDS
+from weft.runtimes.native.executor.native import INT64_OF, NativePlan, address_of
 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library

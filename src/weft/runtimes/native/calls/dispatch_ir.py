@@ -1,6 +1,6 @@
 """Native dispatch as LLVM IR text: a call of a captured function without any Python in between.
 
-A *dispatch* is a table of rows (`weft.runtimes.cpu.calls.rows`), walked by one function. Rows
+A *dispatch* is a table of rows (`weft.runtimes.native.calls.rows`), walked by one function. Rows
 before the plan's run check the arguments and everything else that the capture depends on, take
 memory for the results and note the addresses; rows after it make the result objects and give
 written tensors their new values. The first check that fails gives everything back and the next
@@ -8,7 +8,7 @@ dispatch is tried, at last the Python path.
 
 The frame of a call is an array of words: one that nobody reads, the arguments and keywords, objects
 that are borrowed, objects that the call owns (released at its end), and the slots of the plan (see
-`weft.runtimes.cpu.executor.native_ir`).
+`weft.runtimes.native.executor.native_ir`).
 
 What may run other Python code (and so change anything) stands before the rows that read addresses:
 between those and the run nothing but loads happens, and where the run lets other threads go on, the
@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from weft.runtimes.cpu.calls import calls_ir
-from weft.runtimes.cpu.calls.dispatch_rows import TABLE
-from weft.runtimes.cpu.calls.objects import is_a, layout_functions
-from weft.runtimes.cpu.calls.rows import walk
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
-from weft.runtimes.cpu.executor.native_ir import INTERRUPTED, clear, clock, take_frame
+from weft.runtimes.native.calls import calls_ir
+from weft.runtimes.native.calls.dispatch_rows import TABLE
+from weft.runtimes.native.calls.objects import is_a, layout_functions
+from weft.runtimes.native.calls.rows import walk
+from weft.runtimes.native.common.emitter import Code, Module, Value
+from weft.runtimes.native.executor.native_ir import INTERRUPTED, clear, clock, take_frame
 
 __all__ = ["ARGUMENTS", "CONTEXT", "KEYWORDS", "SYMBOLS", "module"]
 

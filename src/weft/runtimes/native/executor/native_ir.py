@@ -12,7 +12,7 @@ The context is an array of 64-bit words (`CONTEXT` names them) that points at th
 ``slots`` are 0 (so that a constant address is an offset from nothing), the inputs, the outputs,
 the arena and the variables, in the order in which the caller passes them.
 
-Kernels that run at the same time are in `weft.runtimes.cpu.executor.concurrent_kernels`.
+Kernels that run at the same time are in `weft.runtimes.native.executor.concurrent_kernels`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import platform
 import sys
 from typing import Final
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
+from weft.runtimes.native.common.emitter import Code, Module, Value
 
 __all__ = ["CONTEXT", "FRAME_WORDS", "GROUP", "INTERRUPTED", "STEP_WORDS", "SYMBOLS", "Places",
            "clear", "clock", "clock_function", "failure", "has_counter", "module", "take_frame",

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import LaunchError
-from weft.runtimes.cpu.common.emitter import Module
-from weft.runtimes.cpu.executor import concurrent_kernels, kernel_times
-from weft.runtimes.cpu.executor.native_ir import CONTEXT, GROUP, STEP_WORDS, SYMBOLS, module
+from weft.runtimes.native.common.emitter import Module
+from weft.runtimes.native.executor import concurrent_kernels, kernel_times
+from weft.runtimes.native.executor.native_ir import CONTEXT, GROUP, STEP_WORDS, SYMBOLS, module
 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library

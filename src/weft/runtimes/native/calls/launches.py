@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.runtimes.cpu.calls import program
-from weft.runtimes.cpu.calls.callables import (
+from weft.runtimes.memory.buffer import Buffer
+from weft.runtimes.native.calls import program
+from weft.runtimes.native.calls.callables import (
     VECTORCALL,
     address_in,
     check_slot,
@@ -22,13 +23,12 @@ from weft.runtimes.cpu.calls.callables import (
     takes_code,
     watched,
 )
-from weft.runtimes.cpu.calls.dispatch import NotSupported, object_layout, slots_of
-from weft.runtimes.cpu.calls.launch_ir import CONTEXT, MOST_WORDS, SYMBOLS, module
-from weft.runtimes.cpu.calls.launch_rows import TABLE
-from weft.runtimes.cpu.calls.program import Turns
-from weft.runtimes.cpu.executor import kernel_times
-from weft.runtimes.cpu.executor.native import INT64_OF, address_of
-from weft.runtimes.memory.buffer import Buffer
+from weft.runtimes.native.calls.dispatch import NotSupported, object_layout, slots_of
+from weft.runtimes.native.calls.launch_ir import CONTEXT, MOST_WORDS, SYMBOLS, module
+from weft.runtimes.native.calls.launch_rows import TABLE
+from weft.runtimes.native.calls.program import Turns
+from weft.runtimes.native.executor import kernel_times
+from weft.runtimes.native.executor.native import INT64_OF, address_of
 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library
@@ -172,7 +172,7 @@ class Program(program.Program):
 class Context:
     """One launch, and all that it points at.
 
-    As a table of one kernel it can be timed (`weft.runtimes.cpu.executor.kernel_times`).
+    As a table of one kernel it can be timed (`weft.runtimes.native.executor.kernel_times`).
     """
 
     def __init__(self, head: array[int], keep: tuple[object, ...], symbol: str) -> None:

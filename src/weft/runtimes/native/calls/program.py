@@ -1,4 +1,4 @@
-"""The rows of one native call, as they are assembled (see `weft.runtimes.cpu.calls.rows`)."""
+"""The rows of one native call, as they are assembled (see `weft.runtimes.native.calls.rows`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from weft.runtimes.cpu.calls.rows import ROW_WORDS, Table
+from weft.runtimes.native.calls.rows import ROW_WORDS, Table
 
 __all__ = ["Object", "Operand", "Program", "Turns", "lock_words"]
 

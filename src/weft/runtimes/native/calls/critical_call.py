@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
-from weft.runtimes.cpu.calls import calls_ir
-from weft.runtimes.cpu.calls import objects as py
-from weft.runtimes.cpu.calls.critical_ir import (
+from weft.runtimes.native.calls import calls_ir
+from weft.runtimes.native.calls import objects as py
+from weft.runtimes.native.calls.critical_ir import (
     FAILURE,
     Array,
     Param,
@@ -25,7 +25,7 @@ from weft.runtimes.cpu.calls.critical_ir import (
     frame,
     passed,
 )
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
+from weft.runtimes.native.common.emitter import Code, Module, Value
 
 __all__ = ["Caller", "call_module", "missing"]
 

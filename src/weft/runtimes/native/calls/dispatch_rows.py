@@ -1,7 +1,7 @@
 """What a native dispatch can do besides what all native calls do, one operation a row.
 
-See `weft.runtimes.cpu.calls.rows` for how rows are written, and
-`weft.runtimes.cpu.calls.dispatch_ir` for their order. Going to `miss` means: does not fit, or an
+See `weft.runtimes.native.calls.rows` for how rows are written, and
+`weft.runtimes.native.calls.dispatch_ir` for their order. Going to `miss` means: does not fit, or an
 exception is set.
 """
 
@@ -11,11 +11,11 @@ import operator
 from collections.abc import Callable
 from typing import Final
 
-from weft.runtimes.cpu.calls import objects as py
-from weft.runtimes.cpu.calls import rows
-from weft.runtimes.cpu.calls.dispatch_sizes import OPERATIONS as OF_SIZES
-from weft.runtimes.cpu.calls.rows import Operation, Operations, Row
-from weft.runtimes.cpu.common.emitter import Value
+from weft.runtimes.native.calls import objects as py
+from weft.runtimes.native.calls import rows
+from weft.runtimes.native.calls.dispatch_sizes import OPERATIONS as OF_SIZES
+from weft.runtimes.native.calls.rows import Operation, Operations, Row
+from weft.runtimes.native.common.emitter import Value
 
 __all__ = ["OPERATIONS", "TABLE"]
 

@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from weft.runtimes.cpu.calls.dispatch_sizes import COUNTED, HEAD, SERVED, TALLY
-from weft.runtimes.cpu.executor.native_ir import ticks
+from weft.runtimes.native.calls.dispatch_sizes import COUNTED, HEAD, SERVED, TALLY
+from weft.runtimes.native.executor.native_ir import ticks
 
 __all__ = ["Tally"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Value
-from weft.runtimes.cpu.executor.thread_region import STATE_BYTES
+from weft.runtimes.native.common.emitter import Code, Module, Value
+from weft.runtimes.native.executor.thread_region import STATE_BYTES
 
 __all__ = ["condition", "futex"]
 

@@ -27,9 +27,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from weft.config import config
-from weft.runtimes.cpu.common.emitter import Code, Module
-from weft.runtimes.cpu.executor import thread_lifecycle, thread_region, thread_sleep
-from weft.runtimes.cpu.executor.thread_region import MAX_THREADS
+from weft.runtimes.native.common.emitter import Code, Module
+from weft.runtimes.native.executor import thread_lifecycle, thread_region, thread_sleep
+from weft.runtimes.native.executor.thread_region import MAX_THREADS
 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library

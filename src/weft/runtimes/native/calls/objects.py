@@ -1,7 +1,7 @@
 """What native calls ask of Python's objects, and do with them, in LLVM IR.
 
 Names such as ``array.data`` are offsets of members, which were found by looking at living objects
-(`weft.runtimes.cpu.calls.dispatch`).
+(`weft.runtimes.native.calls.dispatch`).
 
 Sizes of an array are asked for by a table of two words an axis: the size that it must have, or
 `READ`, and the word of the frame to which it goes; or `KNOWN` and the word of the frame with the
@@ -14,7 +14,7 @@ import functools
 import operator
 from collections.abc import Sequence
 
-from weft.runtimes.cpu.common.emitter import Code, Module, Operand, Value
+from weft.runtimes.native.common.emitter import Code, Module, Operand, Value
 
 __all__ = ["ADDRESS", "KNOWN", "OFFSET", "OWNER", "READ", "SIZES", "buffer_address", "equal",
            "fit", "fit_sizes", "fit_tuple", "integer", "is_a", "layout_functions", "own",
