@@ -25,15 +25,18 @@ def fresh(monkeypatch):
         monkeypatch.setattr(llvm, name, None)
 
 
-def test_a_runtime_is_made_once(fresh):
+def test_a_runtime_is_made_once(fresh, monkeypatch):
     cpu.prepare()
     cpu.prepare()
     found = cpu.runtime()
     background.drain()
     assert cpu.runtime() is found
     assert found.threads.threads >= 1
+    loads = []
+    monkeypatch.setattr(cpu, "_load", lambda: loads.append(True))
     cpu.prepare()
-    assert not background._running
+    background.drain()
+    assert not loads
 
 
 def test_one_thread_however_many_ask(fresh, monkeypatch):

@@ -1,9 +1,13 @@
 """What a driver throws is a typed error of its device, and harms no other."""
 
+import gc
+
 import numpy as np
 import pytest
 
+import far_devices
 import weft
+from weft import gpu
 from weft.backends import cpu, registry
 from weft.backends.registry import Backend
 from weft.driver.context import context
@@ -84,6 +88,65 @@ def test_A9_synchronisation(broken):
     broken()
     with pytest.raises(SyncError, match="the driver is broken"):
         weft.synchronize("broken")
+
+
+class Gone:
+    """What a queue or the memory of a device becomes that is pulled out in the middle."""
+
+    def __init__(self, inner):
+        self.inner, self.left = inner, 1 << 30
+
+    def __getattr__(self, name):
+        found = getattr(self.inner, name)
+        if name not in ("copy", "fill", "launch", "synchronize", "take", "write", "read"):
+            return found
+
+        def ask(*args, **kwargs):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError("the device is gone")
+            return found(*args, **kwargs)
+
+        return ask
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 5])
+@pytest.mark.parametrize("part", ["queue", "pool"])
+def test_a_device_that_disappears_in_the_middle(part, after, monkeypatch, rng):
+    """Everything on it is a typed error from then on; everything else stays as it was."""
+    far_devices.register()
+    runtime = context("far").runtime
+    here = weft.tensor(rng.random(64, np.float32)).realize()
+    x = weft.tensor(here.numpy(), device="far")
+    step = weft.jit(lambda t: (t * 2).cumsum(0))
+    step(x)
+
+    @weft.kernel
+    def double(y):
+        y[gpu.grid(1)] *= 2
+
+    owner, name = (runtime, "queue") if part == "queue" else (runtime.pool, "_driver")
+    gone = Gone(getattr(owner, name))
+    monkeypatch.setattr(owner, name, gone)
+    gone.left = after
+    used = runtime.pool.bytes_in_use
+    told = []
+    for number in range(8):
+        try:
+            ((x + number) @ x).item()
+            step(x).numpy()
+            double[1, 64](x)
+            weft.ones(1 << (12 + number), device="far").realize()
+            (here.to("far") * 3).cpu().numpy()
+        except (DeviceError, AllocationError) as error:
+            told.append(str(error))
+    assert told
+    assert all("the device is gone" in text for text in told)
+    np.testing.assert_array_equal((here + 1).numpy(), here.numpy() + np.float32(1))
+    monkeypatch.undo()
+    gc.collect()
+    assert runtime.pool.bytes_in_use <= used
+    assert (weft.ones(5, device="far") + 1).tolist() == [2] * 5
 
 
 def test_A9_memory_copies_compilation_and_launch(monkeypatch, tmp_path):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.driver.context import context, host_context
+from weft.errors import CopyError
 from weft.imports import importing
+from weft.runtimes.base import driving
 
 if TYPE_CHECKING:
     from weft.runtimes.memory.buffer import Buffer
@@ -37,7 +39,8 @@ def first_bytes(buffer: Any, nbytes: int) -> Any:
     """Return a new buffer on the same device with the first bytes of a buffer."""
     runtime = context(buffer.device).runtime
     made = runtime.pool.allocate(max(nbytes, 1))
-    event = runtime.queue.copy(made, buffer, nbytes)
+    with driving(buffer.device, CopyError):
+        event = runtime.queue.copy(made, buffer, nbytes)
     for held in (made, buffer):
         if not held.in_process:
             held.used(event)

@@ -14,7 +14,7 @@ from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
 from weft.renderers.base import NO_MEMORY, STOPPED
 from weft.runtimes import trace
-from weft.runtimes.base import Image, View
+from weft.runtimes.base import Image, View, driving
 from weft.runtimes.recorded import launched
 from weft.schedule.analysis.space import constant
 from weft.shortage import reporting_shortage
@@ -193,9 +193,10 @@ class LoadedOnDevice(_Compiled):
         views = [*memory, *self._constants]
         buffers = {id(v.buffer): v.buffer for v in views}.values()
         waits = [e.share() for b in buffers for e in getattr(b, "uses", ()) if not e.done]
-        event = self.context.runtime.queue.launch(self._program, views, values, waits)
-        launched(self.context.runtime, self.symbol, event, begun)
-        event.wait()
+        with driving(self.context.name):
+            event = self.context.runtime.queue.launch(self._program, views, values, waits)
+            launched(self.context.runtime, self.symbol, event, begun)
+            event.wait()
         self._timed(time.perf_counter() - start)
         failure = event.failure
         return None if failure is None else self.failed(failure.code, failure.value, failure.bound)

@@ -6,10 +6,11 @@ implements `Device`, `Pool`, `Queue` and `Event`; `weft.runtimes.memory.device_p
 memory that this process cannot address, and `weft.runtimes.executor` runs plans over the protocols.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from weft.errors import HandleError
+from weft.errors import DeviceError, HandleError, WeftError
 
 __all__ = [
     "Device",
@@ -26,6 +27,7 @@ __all__ = [
     "Queue",
     "View",
     "consume",
+    "driving",
 ]
 
 
@@ -99,6 +101,25 @@ def consume(events: Iterable[Event], device: str) -> None:
     for event in events:
         event.consume(device)
         event.wait()
+
+
+@contextmanager
+def driving(device: str, error: type[DeviceError] = DeviceError) -> Iterator[None]:
+    """Make what a driver throws an error of its device.
+
+    Raises
+    ------
+    DeviceError
+        Of the type `error`, for whatever is no error of Weft and no interrupt.
+    """
+    try:
+        yield
+    except WeftError:
+        raise
+    except Exception as wrong:
+        raise error(device, found=f"{type(wrong).__name__}: {wrong}",
+                    expected="a driver that works",
+                    hint="tensors of other devices are as they were") from wrong
 
 
 class Memory(Protocol):

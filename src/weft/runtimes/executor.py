@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from weft.config import Debug, debug
 from weft.errors import VerifyError
 from weft.ir.plan.plan import Alloc, Copy, Fill, Free, Launch, Parallel, Plan, Ref, Size, Wait
 from weft.ir.program import evaluate_launch
-from weft.runtimes.base import Event, Failure, View
+from weft.runtimes.base import Event, Failure, View, driving
 
 __all__ = ["STAGE_BYTES", "Execution", "execute"]
 
@@ -321,12 +322,14 @@ def execute(plan: Plan, devices: Sequence[Any], programs: Mapping[str, Any],
         What runs it.
     """
     run = kind(plan, devices, programs, inputs, outputs, variables)
-    try:
-        stopped = run.run()
-    except BaseException:
-        run.wait()  # what was begun uses the memory that is about to be given back
-        raise
-    return run.wait() if stopped is not None or wait else None
+    with driving(", ".join(d.name for d in devices)):
+        try:
+            stopped = run.run()
+        except BaseException:
+            with suppress(Exception):  # a device that is gone may fail at this, too
+                run.wait()  # what was begun uses the memory that is about to be given back
+            raise
+        return run.wait() if stopped is not None or wait else None
 
 
 def _of_host(device: Any, view: View, nbytes: int) -> memoryview | None:

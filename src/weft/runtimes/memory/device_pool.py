@@ -18,7 +18,7 @@ from weft.errors import AllocationError, CopyError, DeallocationError, DeviceErr
 from weft.ir.node import HOST
 from weft.locks import mutex
 from weft.runtimes import trace
-from weft.runtimes.base import Event, View, consume
+from weft.runtimes.base import Event, View, consume, driving
 from weft.runtimes.memory.host_memory import as_bytes
 from weft.runtimes.memory.pool import block_size
 
@@ -212,7 +212,8 @@ class DevicePool:
             handle = self._grow(size)
         buffer = self._kind(self, (handle, size), nbytes)
         if zero:
-            self._driver.write(handle, 0, memoryview(bytes(nbytes)))
+            with driving(self.device, CopyError):
+                self._driver.write(handle, 0, memoryview(bytes(nbytes)))
         return buffer
 
     def free(self, buffer: DeviceBuffer, wait: Iterable[Event] = ()) -> None:
@@ -306,7 +307,8 @@ class DevicePool:
         consume(wait, self.device)
         self._await_uses(target.buffer)
         begun = trace.clock()
-        self._driver.write(target.buffer.handle, target.offset, data)
+        with driving(self.device, CopyError):
+            self._driver.write(target.buffer.handle, target.offset, data)
         trace.copied(begun, HOST, self.device, data.nbytes)
         target.buffer.version += 1
         if debug(Debug.COPY):
@@ -332,7 +334,8 @@ class DevicePool:
         consume(wait, self.device)
         self._await_uses(source.buffer)
         begun = trace.clock()
-        self._driver.read(source.buffer.handle, source.offset, data)
+        with driving(self.device, CopyError):
+            self._driver.read(source.buffer.handle, source.offset, data)
         trace.copied(begun, self.device, HOST, data.nbytes)
         if debug(Debug.COPY):
             print(f"weft: copy of {data.nbytes} bytes from {self.device}", file=sys.stderr)
@@ -413,7 +416,13 @@ class DevicePool:
                 if self._reserved + size > self.limit:
                     continue
                 self._reserved += size
-            handle = self._driver.take(size)
+            try:
+                with driving(self.device):
+                    handle = self._driver.take(size)
+            except BaseException:
+                with self._lock:
+                    self._reserved -= size
+                raise
             if handle is not None:
                 if debug(Debug.ALLOCATION):
                     print(f"weft: pool of {self.device} took {size} bytes", file=sys.stderr)
