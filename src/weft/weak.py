@@ -45,31 +45,36 @@ class WeakTable(MutableMapping[K, V]):
     """A mapping from objects, by identity, that keeps none of them alive.
 
     One thread may go through it while another changes it.
+
+    Attributes
+    ----------
+    entries : dict
+        What it holds, of which hot paths ask whether there is anything.
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[K], V]] = {}
+        self.entries: Final[dict[int, tuple[weakref.ref[K], V]]] = {}
 
     def __getitem__(self, key: K) -> V:
-        return self._entries[id(key)][1]
+        return self.entries[id(key)][1]
 
     def get(self, key: K, default: Any = None) -> Any:
         """Return the value of an object, or `default`."""
-        found = self._entries.get(id(key))
+        found = self.entries.get(id(key))
         return default if found is None else found[1]
 
     def __contains__(self, key: object) -> bool:
-        return id(key) in self._entries
+        return id(key) in self.entries
 
     def __setitem__(self, key: K, value: V) -> None:
-        number, entries = id(key), self._entries
+        number, entries = id(key), self.entries
         entries[number] = weakref.ref(key, partial(entries.pop, number)), value
 
     def setdefault(self, key: K, default: V) -> V:
         """Return the value of an object, which is `default` if it had none."""
-        number, entries = id(key), self._entries
+        number, entries = id(key), self.entries
         found = entries.get(number)
         if found is None:
             ref = weakref.ref(key, partial(entries.pop, number))
@@ -78,15 +83,15 @@ class WeakTable(MutableMapping[K, V]):
 
     def pop(self, key: K, default: Any = None) -> Any:
         """Remove an object, if it is there, and return its value, or `default`."""
-        found = self._entries.pop(id(key), _NOTHING)
+        found = self.entries.pop(id(key), _NOTHING)
         return default if found is _NOTHING else found[1]
 
     def __delitem__(self, key: K) -> None:
-        del self._entries[id(key)]
+        del self.entries[id(key)]
 
     def __iter__(self) -> Iterator[K]:
         """Go through the objects that are alive now."""
-        return iter([k for k in (r() for r, _ in list(self._entries.values())) if k is not None])
+        return iter([k for k in (r() for r, _ in list(self.entries.values())) if k is not None])
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)

@@ -41,6 +41,7 @@ _definitions: Final[WeakTable[Storage, Node]] = WeakTable()
 _NEVER: Final = -(1 << 30)
 _filling: Final = mutex()
 _realized: Final[WeakTable[Node, Callable[[], Node | None]]] = WeakTable()
+_any_defined, _any_realized = _definitions.entries, _realized.entries
 
 
 class _Waiting(threading.local):
@@ -71,9 +72,11 @@ def note_realized(node: Node, leaf: Node) -> None:
     if storage.shared:
         _realized[node] = weakref.ref(leaf)
         return
-    kept = host.leaf(storage.constant(), cast("tuple[int, ...]", leaf.shape))
-    nd.base(kept).computed = nd.base(leaf).computed
-    _realized[node] = lambda: kept
+    if storage.origin is not None:
+        kept = host.leaf(storage.constant(), cast("tuple[int, ...]", leaf.shape))
+        nd.base(kept).computed = nd.base(leaf).computed
+        leaf = kept
+    _realized[node] = lambda: leaf
 
 
 def note_losses(outputs: Iterable[Any]) -> None:
@@ -113,9 +116,9 @@ def compute_alone(node: Node) -> Any:
 
     None where that does not do: something is waiting, or the graph is large or new.
     """
-    if _waiting.storages or _waiting.state or _definitions:
+    if _waiting.storages or _waiting.state or _any_defined:
         return None
-    return driver.compute(node, _leaf_of if _realized else None)
+    return driver.compute(node, _leaf_of if _any_realized else None)
 
 
 def flush() -> None:
@@ -151,7 +154,7 @@ def _run(asked: Sequence[Node], storages: Sequence[Storage]) -> list[Node]:
     wanted, needed = _defined([*asked, *map(nd.buffer, storages)])
     roots = [*needed.values(), *wanted[: len(asked)]]
     was: dict[Node, Node] = {}
-    if _realized:  # what is asked for is computed; what it is made of may be there already
+    if _any_realized:  # what is asked for is computed; what it is made of may be there already
         whole = set(roots)
         roots = _substitute(roots, lambda n: None if n in whole else _leaf_of(n), was)
     kept: list[tuple[Any, Node]] = []
@@ -231,7 +234,7 @@ def _defined(roots: Sequence[Node]) -> tuple[list[Node], dict[Storage, Node]]:
     that is there.
     """
     needed: dict[Storage, Node] = {}
-    if not _definitions:
+    if not _any_defined:
         return list(roots), needed
     new: dict[Node, Node | None] = {}
     stack: list[tuple[Node, Node | None, bool]] = [(r, None, False) for r in reversed(roots)]

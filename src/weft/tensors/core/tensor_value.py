@@ -46,6 +46,8 @@ leaves: Final[WeakTable[Node, weakref.ref[TensorValue]]] = WeakTable()
 _lazy: Final = Living["TensorValue"]()
 # The storages over that memory, with the tensors that show it.
 _shared: Final[WeakTable[Storage, weakref.ref[TensorValue]]] = WeakTable()
+_any_shared: Final = _shared.entries
+_ref: Final = weakref.ref
 
 
 def flat_leaf(node: Node) -> Node:
@@ -89,10 +91,10 @@ class TensorValue:
         out._path, out._version = (), 0
         out._requires_grad, out._is_leaf = requires_grad, not requires_grad
         if state.capture is None:
-            node.holder = weakref.ref(out)
+            node.holder = _ref(out)
         else:
             state.capture.created(out)
-        if _shared:
+        if _any_shared:
             _lazy.add(out)
         return cast(Self, out)
 
@@ -106,7 +108,7 @@ class TensorValue:
                     needs = True
         if needs and node is self._node:
             node = views.distinct(node)
-        return self._from_node(shared.apart(node, needs) if _shared else node, needs)
+        return self._from_node(shared.apart(node, needs) if _any_shared else node, needs)
 
     def _view(self, step: views.Step) -> Self:
         """Return a view of this tensor."""
@@ -244,7 +246,7 @@ class TensorValue:
             value = path[i].put(nodes[i], value)
             if recorded and i == at - 1 and own is not None:
                 own.history, value = value, infer.detach(value)
-                if _shared:
+                if _any_shared:
                     shared.note_recorded(own.history)
         base._assign(value, recorded and own is None)
         if self is not base:
@@ -263,7 +265,7 @@ class TensorValue:
             value = self._from_node(node, recorded or tracked)
             flush_readers(self._shared, self, value)
             node = value._value()
-        elif _shared:
+        elif _any_shared:
             node = shared.apart(node, recorded or tracked)
         if recorded:
             self._requires_grad, self._is_leaf = True, False
@@ -272,11 +274,11 @@ class TensorValue:
         if state.capture is not None and state.capture.keep(self, node):
             return
         self._node, self._buffer, self._history = node, None, None
-        node.holder = weakref.ref(self)
+        node.holder = _ref(self)
         self._version += 1
         if self._version % _WRITES == 0:
             pending.note_state(self)  # views may be all that is read of it, and it would grow
-        if _shared:
+        if _any_shared:
             _lazy.add(self)
             if state.capture is None and self._shared is not None:
                 realize_all((self,))  # who reads the same memory by another name sees the value
@@ -318,7 +320,7 @@ class TensorValue:
             node = host.leaf(storage := shared.copied(storage), self.shape)
         if self._requires_grad and not self._is_leaf and storage.origin is None:
             storage.origin = old
-        if not _shared or not (
+        if not _any_shared or not (
                 shared.note_recorded(old) if storage.origin is old else shared.reads(old)):
             pending.note_realized(old, node)
         buffer = storage.buffer
