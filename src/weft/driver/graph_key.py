@@ -11,7 +11,7 @@ from weft.imports import importing
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
-from weft.ir.op import Op, Operation, storage_only
+from weft.ir.op import MOVES, Op, Operation, storage_only
 
 _pack: Final = struct.Struct("<d").pack
 MOST_COMPUTED: Final = 1  # times that a value is computed without being kept, if a tensor holds it
@@ -30,7 +30,7 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
     """Return a key of a small graph with what `known` answers for replaced, its leaves, and nodes.
 
     Equal keys mean equal graphs, whose leaves are those of the `Structure` in its order. The nodes
-    are those that `count_computed` counts, but for the root, which is kept. None: the graph is
+    are those that tensors may hold, but for the root, which is kept. None: the graph is
     large, there are copies between devices, or values in it were computed too often.
     """
     number: dict[Node, int] = {}
@@ -68,7 +68,7 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
             key.append(_plain(op, attr))
         if args:
             key += [number[a] for a in args]
-            if stack and op.group != "movement":
+            if stack and node.holder is not None:
                 inside.append(node)
         if len(key) > _LONGEST:
             return None
@@ -76,10 +76,18 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
 
 
 def count_computed(nodes: Iterable[Node]) -> None:
-    """Note that nodes were computed; what lies in memory or only says where values are was not."""
+    """Note that values were computed which a tensor holds or has held when they were.
+
+    What only moves arrays in memory is not computed.
+    """
     for node in nodes:
-        if node.args and node.op.group != "movement":
-            node.computed += 1
+        holder = node.holder
+        if holder is not None and (node.computed or holder() is not None):
+            source = node
+            while source.op in MOVES:
+                source = source.args[0]
+            if source.args:
+                node.computed += 1
 
 
 class Structure:

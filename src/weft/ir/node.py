@@ -290,7 +290,7 @@ class Node:
         Where the value is: that of its operands. Empty for what is computed from constants alone,
         which any device may do.
     computed : int
-        How often it was computed on the way to something else, without being kept.
+        How often it was computed on the way to something else, since a tensor held it.
     holder : weakref.ref or None
         The tensor that took it for its value last.
     """

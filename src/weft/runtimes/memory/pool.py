@@ -325,7 +325,7 @@ def own(buffer: Buffer | View) -> View:
         If it is something else.
     """
     view = buffer if isinstance(buffer, View) else View(buffer)
-    if not isinstance(view.buffer, Buffer):
+    if not getattr(view.buffer, "in_process", False):
         found = getattr(view.buffer, "device", type(view.buffer).__name__)
         raise HandleError("pool", found=f"memory of {found}", expected="memory of this process")
     return view

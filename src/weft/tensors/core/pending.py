@@ -39,6 +39,7 @@ __all__ = ["compute", "compute_alone", "define", "flush", "note_losses", "note_r
 
 _definitions: Final[WeakTable[Storage, Node]] = WeakTable()
 _NEVER: Final = -(1 << 30)
+_MOST_HELD: Final = 8  # times that a value is computed without being kept while a tensor holds it
 _filling: Final = mutex()
 _realized: Final[WeakTable[Node, Callable[[], Node | None]]] = WeakTable()
 _any_defined, _any_realized = _definitions.entries, _realized.entries
@@ -178,9 +179,10 @@ def _again(nodes: Sequence[Node], roots: Container[Node], was: Mapping[Node, Nod
     """Count what is computed, and return what is to be kept because it would be computed again.
 
     These are the values that tensors hold among those computed from one that was computed before,
-    more than `MOST_COMPUTED` times, or from one that was kept for this reason. (Once is no reason:
-    a loss is looked at, and then its gradients are computed from the same values, of which only
-    those should take memory that a kernel reads.)
+    more than `MOST_COMPUTED` times, and that its tensor has let go, or from one that was kept for
+    this reason. (Once is no reason: a loss is looked at, and then its gradients are computed from
+    the same values, of which only those should take memory that a kernel reads.) Values that are
+    still held are computed `_MOST_HELD` times, so that few sums depend on what was looked at.
 
     Parameters
     ----------
@@ -194,14 +196,15 @@ def _again(nodes: Sequence[Node], roots: Container[Node], was: Mapping[Node, Nod
     known = [was.get(n, n) for n in nodes] if was else nodes
     often: dict[Node, Node] = {}  # in order, so that equal loops have equal plans
     for node, theirs in zip(nodes, known, strict=True):
-        if theirs.computed > driver.MOST_COMPUTED or (often and any(a in often for a in node.args)):
+        if (theirs.computed > driver.MOST_COMPUTED and _is_repeated(theirs)) or (
+                often and any(a in often for a in node.args)):
             often[node] = theirs
     driver.count_computed(k for n, k in zip(nodes, known, strict=True) if n not in roots)
     found = []
     for node, theirs in often.items():
-        tensor = None if theirs.holder is None else theirs.holder()
+        tensor = _holder(theirs)
         if node.args and node not in roots and tensor is not None and (
-                tensor._node is theirs and tensor._base is None and tensor._shared is None):
+                tensor._base is None and tensor._shared is None):
             kept.append((tensor, theirs))
             found.append(node)
     if not found:
@@ -209,6 +212,17 @@ def _again(nodes: Sequence[Node], roots: Container[Node], was: Mapping[Node, Nod
             if node.args:
                 theirs.computed = _NEVER
     return found
+
+
+def _holder(node: Node) -> Any:
+    """Return the tensor that has the node for its value now."""
+    tensor = None if node.holder is None else node.holder()
+    return tensor if tensor is not None and tensor._node is node else None
+
+
+def _is_repeated(node: Node) -> bool:
+    """Return whether a value that was computed several times is a reason to keep others."""
+    return not node.args or node.computed > _MOST_HELD or _holder(node) is None
 
 
 def _leaf_of(node: Node) -> Node | None:
