@@ -134,3 +134,13 @@ def test_threads_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_view_in_memory_that_a_tensor_holds_is_read_the_short_way(shorts, rng):
+    """It is computed by nobody, however often it is read."""
+    table = fresh(rng, 4, 6).realize()
+    turned = table.T
+    for i in range(8):
+        out = (turned * fresh(rng, 6, 4)).realize()
+        assert out.shape == (6, 4)
+        assert shorts[-1] is (i > 0)

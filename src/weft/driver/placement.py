@@ -167,16 +167,16 @@ def _most(size: Expr) -> int:
 
 
 def _candidate(place: Context) -> Candidate:
-    """Return what is known of a device: what it tells, else what its target suggests."""
+    """Return what is known of a device: what its driver reports, else what its target suggests."""
     runtime, target, info = place.runtime, place.target, place.runtime.info
     lanes = max(target.vector_bytes // float32.itemsize, 1)
-    flops = _told(info, "flops") or 2.0 * lanes * target.cores * _CLOCK
-    bandwidth = _told(info, "bandwidth") or target.costs.memory_rate * _CLOCK
+    flops = _rate(info, "flops") or 2.0 * lanes * target.cores * _CLOCK
+    bandwidth = _rate(info, "bandwidth") or target.costs.memory_rate * _CLOCK
     return Candidate(place.name, flops, bandwidth, runtime.free_compute(), runtime.pool.bytes_free,
-                     _told(info, "link") or _LINK)  # fmt: skip
+                     _rate(info, "link") or _LINK)  # fmt: skip
 
 
-def _told(info: Mapping[str, object], name: str) -> float:
-    """Return a rate per nanosecond of which the driver tells how much it is in a second."""
+def _rate(info: Mapping[str, object], name: str) -> float:
+    """Return a rate per nanosecond that the driver reports per second, 0 if it reports none."""
     value = info.get(name)
     return value / 1e9 if isinstance(value, int | float) and value > 0 else 0.0

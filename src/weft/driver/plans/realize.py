@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from weft.config import config
 from weft.driver import counters
 from weft.driver.context import context
-from weft.driver.graph_key import Structure, quick_key
+from weft.driver.graph_key import Structure, count_computed, quick_key
 from weft.driver.plans.compiled_graph import Checked, Compiled
 from weft.driver.plans.plan_cache import is_planned, ready
 from weft.driver.plans.resized import resized
@@ -117,8 +117,7 @@ def compute(node: Node, known: Callable[[Node], Node | None] | None) -> Buffer |
     made = run.attempt(buffers)
     if isinstance(made, tuple):  # it will say whose line failed
         return None
-    for n in found[2]:
-        n.computed += 1
+    count_computed(found[2])
     return made[0]
 
 

@@ -45,21 +45,21 @@ def events(spans: Sequence[Span], begin: int, names: Names) -> Iterator[dict[str
     yield from rows.metadata()
     for span, process, row in placed:
         name, line = names.get(span.name, (span.name, None))
-        told: dict[str, Any] = {}
+        args: dict[str, Any] = {}
         if span.kind == "kernel":
-            told = {"symbol": span.name, **({"line": f"{line[0]}:{line[1]}"} if line else {})}
+            args = {"symbol": span.name, **({"line": f"{line[0]}:{line[1]}"} if line else {})}
         elif span.nbytes:
-            told = {"bytes": span.nbytes}
+            args = {"bytes": span.nbytes}
         if span.kind == "copy":
-            told |= {"from": span.origin, "to": span.device,
+            args |= {"from": span.origin, "to": span.device,
                      "GB/s": round(span.nbytes / max(span.end - span.start, 1), 3)}  # fmt: skip
         if span.failed:
-            told["failed"] = True
+            args["failed"] = True
         if span.kind in ("lower", "compile"):
             name = f"{span.kind} {name}"
         yield {"ph": "X", "name": name, "cat": span.kind, "pid": process, "tid": row,
                "ts": (span.start - begin) / 1e3, "dur": (span.end - span.start) / 1e3,
-               "args": told}  # fmt: skip
+               "args": args}  # fmt: skip
 
 
 class _Rows:
