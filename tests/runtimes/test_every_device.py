@@ -4,12 +4,12 @@ import gc
 import os
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import far_devices
+import graphs
 import weft
 from weft import gpu
 from weft.driver import kernels
@@ -22,8 +22,10 @@ from weft.errors import (
     HandleError,
     WeftError,
 )
+from weft.ir.op import Op
+from weft.kernelize.build import kernelize
 from weft.runtimes import base
-from weft.runtimes.base import View
+from weft.runtimes.base import Image, View
 
 DEVICES = {"cpu": "cpu", "cpu/c": "cpu/c", "interpreter": "interpreter", "null": "null",
            "far": "cpu", "late": "cpu", "late:1": "cpu"}  # fmt: skip
@@ -200,14 +202,13 @@ def test_D4_threads_share_a_program(device, keeps):
 @pytest.mark.slow
 def test_A8_ten_thousand_cycles_of_load_launch_and_free_leave_nothing(device):
     """Memory, handles and mappings of the process stay as they are."""
-    x = weft.arange(7, device=device.name).realize()
-    (x * 3 + 1).realize()
-    code = list(kernels._latest)[-1]
-    loaded = SimpleNamespace(name=code.name, image=code.image, variables=code.variables, nbuffers=2)
+    kernel = kernelize([graphs.el(Op.MUL, graphs.leaf(7), graphs.leaf(7))])[0].kernel
+    code = kernels.compiled(kernel, context(device.name), tiers=False)
+    loaded = Image(code.name, code.image, tuple(code.variables), len(kernel.params))
 
     def cycle():
         program = device.load(loaded)
-        buffers = [device.pool.allocate(56, zero=True) for _ in range(2)]
+        buffers = [device.pool.allocate(56, zero=True) for _ in kernel.params]
         device.queue.launch(program, buffers, [7] * len(code.variables)).wait()
 
     def taken():
