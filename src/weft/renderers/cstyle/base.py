@@ -67,6 +67,12 @@ class Writer:
         Whether signed arithmetic wraps around; else it is written in unsigned types.
     INLINE : str
         What stands before a function of the prelude.
+    SPACE : str
+        What stands before the type behind a pointer in the prelude; `helper` knows what it means.
+    INT128 : bool
+        Whether there are integers of 128 bits.
+    COUNTS : tuple of str
+        Functions of 64 bits: how many are set, and how many zeros lead (of no zero).
     lines : list of str
         What is written of the function.
     sizes : dict of str to str
@@ -97,6 +103,9 @@ class Writer:
     }  # fmt: skip
     WRAPS: ClassVar[bool] = False
     INLINE: ClassVar[str] = "static inline"
+    SPACE: ClassVar[str] = ""
+    INT128: ClassVar[bool] = True
+    COUNTS: ClassVar[tuple[str, str]] = ("__builtin_popcountll", "__builtin_clzll")
     RESERVED: ClassVar[frozenset[str]] = KEYWORDS
 
     def __init__(self, target: Target, kernel: LinearKernel, name: str) -> None:

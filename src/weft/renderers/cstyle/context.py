@@ -22,6 +22,9 @@ class Words(Protocol):
     INLINE: ClassVar[str]
     FLOATS: ClassVar[Mapping[Operation, str]]
     WRAPS: ClassVar[bool]
+    SPACE: ClassVar[str]
+    INT128: ClassVar[bool]
+    COUNTS: ClassVar[tuple[str, str]]
     target: Target
     ranges: Ranges
 

@@ -110,8 +110,10 @@ def _abs(w: Words, inst: Compute) -> Text:
 def counted(w: Words, op: Operation, d: DType) -> str:
     """Return the function POPCOUNT or CLZ of an integer type."""
     bits = d.bits
-    body = ("__builtin_popcountll(x)" if op is Op.POPCOUNT else
-            f"x != 0 ? __builtin_clzll(x) - {64 - bits} : {bits}")
+    ones, zeros = w.COUNTS
+    word = f"({w.type(dt.uint64)})x"
+    body = (f"{ones}({word})" if op is Op.POPCOUNT else
+            f"x != 0 ? {zeros}({word}) - {64 - bits} : {bits}")
     return define(w, f"{op.name}_{d.text}", w.type(d), f"{w.type(unsigned(d))} x",
                   f"return ({w.type(d)})({body});")
 
@@ -230,12 +232,26 @@ def _shr(w: Words, inst: Compute) -> Text:
 
 def mulhi(w: Words, d: DType) -> str:
     """Return the function MULHI of an integer type."""
+    if d.bits == 64 and not w.INT128:
+        return _mulhi_of_halves(w, d)
     sign = "unsigned " if d.kind == "u" else ""
     wide = f"{sign}__int128" if d.bits == 64 else w.type(
         (dt.unsigned if d.kind == "u" else dt.signed)(2 * d.bits))
     t = w.type(d)
     return define(w, f"mulhi_{d.text}", t, f"{t} x, {t} y",
                   f"return ({t})((({wide})x * y) >> {d.bits});")
+
+
+def _mulhi_of_halves(w: Words, d: DType) -> str:
+    """Return the function MULHI of 64 bits, from products of 32 bits."""
+    t, u, half = w.type(d), w.type(dt.uint64), w.literal(0xFFFFFFFF, dt.uint64).text
+    signed = [] if d.kind == "u" else ["high -= (x < 0 ? b : 0) + (y < 0 ? a : 0);"]
+    return define(w, f"mulhi_{d.text}", t, f"{t} x, {t} y", f"const {u} a = ({u})x, b = ({u})y;",
+                  f"const {u} low = (a & {half}) * (b & {half});",
+                  f"const {u} one = (a >> 32) * (b & {half}) + (low >> 32);",
+                  f"const {u} two = (a & {half}) * (b >> 32) + (one & {half});",
+                  f"{u} high = (a >> 32) * (b >> 32) + (one >> 32) + (two >> 32);", *signed,
+                  f"return ({t})high;")
 
 
 def _mulhi(w: Words, inst: Compute) -> Text:

@@ -18,33 +18,33 @@ from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.text import Text
 
-__all__ = ["atomic"]
+__all__ = ["OF_BOOLS", "atomic", "lacks", "step"]
 
 _ORDER: Final = "__ATOMIC_SEQ_CST"
 _BUILTIN: Final = {"add": "fetch_add", "sub": "fetch_sub", "and": "fetch_and", "or": "fetch_or",
                    "xor": "fetch_xor"}  # fmt: skip
-_OF_BOOLS: Final = ("and", "or", "xor", "exch", "cas")
+OF_BOOLS: Final = ("and", "or", "xor", "exch", "cas")
 
 
 def atomic(w: CWords, inst: AtomicInst, address: Text, value: Text, compare: Text) -> Text:
     """Return an atomic operation on one element, as a call that gives what was there before."""
     d = dt.uint8 if inst.memory.dtype.is_bool else inst.memory.dtype
     kind, t = inst.kind, w.stored(d)
-    if inst.memory.dtype.is_bool and kind not in _OF_BOOLS:
-        raise _lacks(inst)
-    name, params = f"atomic_{kind}_{d.text}", f"{t} *p, {t} x"
+    if inst.memory.dtype.is_bool and kind not in OF_BOOLS:
+        raise lacks(inst)
+    name, params = f"atomic_{kind}_{d.text}", f"{w.SPACE}{t} *p, {t} x"
     if kind == "cas":
         bits = w.type(dt.unsigned(d.bits))
-        define(w, name, t, f"{t} *p, {t} old, {t} x",
+        define(w, name, t, f"{w.SPACE}{t} *p, {t} old, {t} x",
                f"{bits} found = {w.same_bits('old', d, dt.unsigned(d.bits), 1)};",
-               f"__atomic_compare_exchange_n(({bits} *)p, &found, "
+               f"__atomic_compare_exchange_n(({w.SPACE}{bits} *)p, &found, "
                f"{w.same_bits('x', d, dt.unsigned(d.bits), 1)}, 0, {_ORDER}, {_ORDER});",
                f"return {w.same_bits('found', dt.unsigned(d.bits), d, 1)};")
         return w.call(name, address, compare, value)
     if kind == "exch":
         bits = w.type(dt.unsigned(d.bits))
         raw = w.same_bits("x", d, dt.unsigned(d.bits), 1)
-        got = f"__atomic_exchange_n(({bits} *)p, {raw}, {_ORDER})"
+        got = f"__atomic_exchange_n(({w.SPACE}{bits} *)p, {raw}, {_ORDER})"
         define(w, name, t, params, f"const {bits} old = {got};",
                f"return {w.same_bits('old', dt.unsigned(d.bits), d, 1)};")
     elif kind in _BUILTIN and d.kind != "f":
@@ -58,9 +58,9 @@ def _loop(w: CWords, inst: AtomicInst, d: DType, name: str) -> None:
     """Write a loop that exchanges the element for a new one, or leaves it."""
     unsigned = dt.unsigned(d.bits)
     t, bits = w.stored(d), w.type(unsigned)
-    new, replaces = _step(w, inst, d)
+    new, replaces = step(w, inst, d)
     wide = w.type(dt.float32) if is_narrow(d) else t
-    body = [f"{bits} raw = __atomic_load_n(({bits} *)p, __ATOMIC_RELAXED);", "for (;;) {",
+    body = [f"{bits} raw = __atomic_load_n(({w.SPACE}{bits} *)p, __ATOMIC_RELAXED);", "for (;;) {",
             f"  const {t} old = {w.same_bits('raw', unsigned, d, 1)};"]
     if is_narrow(d):
         read = convert_narrow(w, Text("old"), d, dt.float32, 1).text
@@ -71,12 +71,12 @@ def _loop(w: CWords, inst: AtomicInst, d: DType, name: str) -> None:
     if replaces:
         body.append(f"  if (!({replaces})) return old;")
     body += [f"  const {bits} next = {w.same_bits(new, d, unsigned, 1)};",
-             f"  if (__atomic_compare_exchange_n(({bits} *)p, &raw, next, 0, {_ORDER}, {_ORDER}))",
-             "    return old;", "}"]  # fmt: skip
-    define(w, name, t, f"{t} *p, {t} x", *body)
+             f"  if (__atomic_compare_exchange_n(({w.SPACE}{bits} *)p, &raw, next, 0, {_ORDER}, "
+             f"{_ORDER}))", "    return old;", "}"]  # fmt: skip
+    define(w, name, t, f"{w.SPACE}{t} *p, {t} x", *body)
 
 
-def _step(w: CWords, inst: AtomicInst, d: DType) -> tuple[str, str]:
+def step(w: CWords, inst: AtomicInst, d: DType) -> tuple[str, str]:
     """Return the new element of old `a` and given `b`, and when it is written at all."""
     kind, t = inst.kind, w.stored(d)
     if kind in ("add", "sub") and d.kind == "f":
@@ -93,9 +93,10 @@ def _step(w: CWords, inst: AtomicInst, d: DType) -> tuple[str, str]:
         return f"({t})(a >= b ? 0 : a + 1)", ""
     if kind == "dec" and d.kind in "iu":
         return f"({t})(a == 0 || a > b ? b : a - 1)", ""
-    raise _lacks(inst)
+    raise lacks(inst)
 
 
-def _lacks(inst: AtomicInst) -> UnsupportedError:
+def lacks(inst: AtomicInst) -> UnsupportedError:
+    """Return the error of an operation that the type does not have."""
     return UnsupportedError("render", found=f"atomic {inst.kind} of {inst.memory.dtype.name}",
                             expected="an atomic operation that the type has")

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from weft.ir.dtype import DType
 from weft.ir.linear import Compute, Value
+from weft.ir.op import Operation
 from weft.ir.stmt import Memory
 from weft.renderers.cstyle.context import Words
 from weft.renderers.cstyle.text import Text
@@ -36,6 +37,15 @@ def padded(lanes: int) -> int:
 
 class CWords(Words, Protocol):
     """The writer of one kernel, as `weft.renderers.cstyle.c.renderer.CWriter` has it."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether vectors are stored past the caches where a kernel asks for it."""
+        ...
+
+    def vector_call(self, op: Operation, d: DType, lanes: int, names: str) -> list[str]:
+        """Return the statements that compute a function of vectors, if the language has it."""
+        ...
 
     def emit(self, line: str) -> None:
         """Append a line to the block that is open."""

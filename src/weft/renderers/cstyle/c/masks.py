@@ -112,7 +112,8 @@ def _careful(w: CWords, lanes: int, width: int, more: bool) -> str:
         f"  {kind} made = {{}};",
         f"  for (int i = 0; i < {lanes}; i++) made[i] = -(from + i {operator} end);",
         "  return made;", "}",
-        f"if (__builtin_sub_overflow(end, from, &count)) count = from < 0 ? {lanes} : -1;",
+        "count = (i64)((u64)end - (u64)from);",
+        f"if (((end ^ from) & (end ^ count)) < 0) count = from < 0 ? {lanes} : -1;",
         f"return {first}(count < {lanes} ? count + {int(more)} : {lanes});" if more
         else f"return {first}(count);")
 

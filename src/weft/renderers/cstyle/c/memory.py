@@ -107,20 +107,19 @@ def _fill(w: CWords, inst: li.LoadInst, d: DType, lanes: int) -> Text:
 def _plain_load(w: CWords, d: DType, lanes: int) -> str:
     kind, t = w.type(d, lanes), w.type(d)
     if padded(lanes) != lanes:  # no element beside them
-        body = [f"{kind} made = {{}};", f"__builtin_memcpy(&made, p, {lanes * d.itemsize});",
-                "return made;"]  # fmt: skip
+        body = [f"{kind} made = {{}};", *_each(lanes, "made[{0}] = p[{0}];"), "return made;"]
     else:
-        body = [f"return *(const {w.unaligned(d, lanes)} *)p;"]
-    return define(w, f"load_{kind}", kind, f"const {t} *p", *body)
+        body = [f"return *({w.SPACE}const {w.unaligned(d, lanes)} *)p;"]
+    return define(w, f"load_{kind}", kind, f"{w.SPACE}const {t} *p", *body)
 
 
 def _plain_store(w: CWords, d: DType, lanes: int) -> str:
     kind, t = w.type(d, lanes), w.type(d)
     if padded(lanes) != lanes:
-        body = f"__builtin_memcpy(p, &x, {lanes * d.itemsize});"
+        body = list(_each(lanes, "p[{0}] = x[{0}];"))
     else:
-        body = f"*({w.unaligned(d, lanes)} *)p = x;"
-    return define(w, f"store_{kind}", "void", f"{t} *p, {kind} x", body)
+        body = [f"*({w.SPACE}{w.unaligned(d, lanes)} *)p = x;"]
+    return define(w, f"store_{kind}", "void", f"{w.SPACE}{t} *p, {kind} x", *body)
 
 
 def _stream(w: CWords, d: DType, lanes: int) -> str:
@@ -131,25 +130,25 @@ def _stream(w: CWords, d: DType, lanes: int) -> str:
     size = lanes * d.itemsize
     width = min(size, w.target.vector_bytes)
     plain = _plain_store(w, d, lanes)
-    if padded(lanes) != lanes or width < 16 or w.target.arch != "x86_64":
+    if padded(lanes) != lanes or width < 16 or not w.streams:
         return plain
     kind, t, count = w.type(d, lanes), w.type(d), size // width
     word = w.vector("float", 4, width // 4)
     builtin = f"__builtin_ia32_movntps{ {16: '', 32: '256', 64: '512'}[width] }"
     whole = count == 1
-    part = f"({word})x" if whole else "all.part[i]"
+    part, at = f"({word})x" if whole else "all.part[i]", f"({w.SPACE}{word} *)p"
     body = [f"if (((u64)p & {width - 1}) != 0) {{", f"  {plain}(p, x);", "  return;", "}"]
     if not whole:
         body += [f"union {{ {kind} whole; {word} part[{count}]; }} all = {{ x }};",
                  f"for (int i = 0; i < {count}; i++) {{"]
     body += ["#if __has_builtin(__builtin_nontemporal_store)",
-             f"  __builtin_nontemporal_store({part}, ({word} *)p{'' if whole else ' + i'});",
+             f"  __builtin_nontemporal_store({part}, {at}{'' if whole else ' + i'});",
              f"#elif __has_builtin({builtin})",
              f"  {builtin}((float *)p{'' if whole else f' + i * {width // 4}'}, {part});",
-             "#else", f"  (({word} *)p)[{0 if whole else 'i'}] = {part};", "#endif"]  # fmt: skip
+             "#else", f"  ({at})[{0 if whole else 'i'}] = {part};", "#endif"]  # fmt: skip
     if not whole:
         body.append("}")
-    return define(w, f"stream_{kind}", "void", f"{t} *p, {kind} x", *body)
+    return define(w, f"stream_{kind}", "void", f"{w.SPACE}{t} *p, {kind} x", *body)
 
 
 # masks
@@ -178,7 +177,7 @@ def _filled(w: CWords, inst: li.LoadInst, mask: Value, text: Text, d: DType,
 
 def _masked_load(w: CWords, d: DType, lanes: int) -> str:
     kind, t, mask = w.type(d, lanes), w.type(d), w.mask_type(d.itemsize * 8, lanes)
-    name, params = f"load_masked_{kind}", f"const {t} *p, {mask} m"
+    name, params = f"load_masked_{kind}", f"{w.SPACE}const {t} *p, {mask} m"
     found = _parts(w, d, lanes)
     if found is None:
         return define(w, name, kind, params, f"{kind} made = {{}};",
@@ -201,7 +200,7 @@ def _masked_load(w: CWords, d: DType, lanes: int) -> str:
 
 def _masked_store(w: CWords, d: DType, lanes: int) -> str:
     kind, t, mask = w.type(d, lanes), w.type(d), w.mask_type(d.itemsize * 8, lanes)
-    name, params = f"store_masked_{kind}", f"{t} *p, {mask} m, {kind} x"
+    name, params = f"store_masked_{kind}", f"{w.SPACE}{t} *p, {mask} m, {kind} x"
     found = _parts(w, d, lanes)
     if found is None:
         return define(w, name, "void", params, *_each(lanes, "if (m[{0}]) p[{0}] = x[{0}];"))
@@ -229,11 +228,11 @@ def _gather(w: CWords, inst: li.LoadInst, d: DType, lanes: int) -> Text:
     base, offset = Text(w.memory(inst.memory)), w.operand(inst.offset)
     if inst.mask is None or flag == "1":
         lines = _each(lanes, "made[{0}] = p[at[{0}]];")
-        name = define(w, f"gather_{kind}", kind, f"const {t} *p, {at} at", f"{kind} made = {{}};",
-                      *lines, "return made;")
+        name = define(w, f"gather_{kind}", kind, f"{w.SPACE}const {t} *p, {at} at",
+                      f"{kind} made = {{}};", *lines, "return made;")
         return w.call(name, base, offset)
     m = w.mask_type(d.itemsize * 8, lanes)
-    name = define(w, f"gather_masked_{kind}", kind, f"const {t} *p, {at} at, {m} m",
+    name = define(w, f"gather_masked_{kind}", kind, f"{w.SPACE}const {t} *p, {at} at, {m} m",
                   f"{kind} made = {{}};", *_each(lanes, "if (m[{0}]) made[{0}] = p[at[{0}]];"),
                   "return made;")
     text = w.call(name, base, offset, w.mask(mask, d.itemsize * 8))
@@ -245,11 +244,11 @@ def _scatter(w: CWords, inst: li.StoreInst, d: DType, lanes: int, text: Text) ->
     mask, flag = _condition(w, inst.mask)
     base, offset = Text(w.memory(inst.memory)), w.operand(inst.offset)
     if inst.mask is None or flag == "1":
-        name = define(w, f"scatter_{kind}", "void", f"{t} *p, {at} at, {kind} x",
+        name = define(w, f"scatter_{kind}", "void", f"{w.SPACE}{t} *p, {at} at, {kind} x",
                       *_each(lanes, "p[at[{0}]] = x[{0}];"))
         return w.call(name, base, offset, text).text
     m = w.mask_type(d.itemsize * 8, lanes)
-    name = define(w, f"scatter_masked_{kind}", "void", f"{t} *p, {at} at, {m} m, {kind} x",
+    name = define(w, f"scatter_masked_{kind}", "void", f"{w.SPACE}{t} *p, {at} at, {m} m, {kind} x",
                   *_each(lanes, "if (m[{0}]) p[at[{0}]] = x[{0}];"))
     return w.call(name, base, offset, w.mask(mask, d.itemsize * 8), text).text
 

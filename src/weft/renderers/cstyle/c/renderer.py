@@ -131,7 +131,7 @@ class CWriter(CValues):
         lines = []
         if any("goto leave;" in line for line in f.lines):
             lines.append("leave:;")
-        if f.streams and self.target.arch == "x86_64":
+        if f.streams and self.streams:
             lines += ["#if __has_builtin(__builtin_ia32_sfence)", "  __builtin_ia32_sfence();",
                       "#endif"]  # fmt: skip
         if f.private.heap:

@@ -38,7 +38,8 @@ def float_function(w: CWords, op: Operation, d: DType, lanes: int) -> str:
     def text() -> str:
         whole = ", ".join(names)
         one = w.function_name(op, d)
-        body = lanewise(w, d, lanes, lambda i: f"{one}({', '.join(f'{n}[{i}]' for n in names)})")
+        body = w.vector_call(op, d, lanes, names) or lanewise(
+            w, d, lanes, lambda i: f"{one}({', '.join(f'{n}[{i}]' for n in names)})")
         forms = []
         if op in _ELEMENTWISE:
             builtin = f"__builtin_elementwise_{_ELEMENTWISE[op]}"

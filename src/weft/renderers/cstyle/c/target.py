@@ -8,11 +8,11 @@ from weft.ir import dtype as dt
 from weft.ir.op import MATRICES, Op
 from weft.target import Target
 
-__all__ = ["c_target"]
+__all__ = ["LACKING", "c_target"]
 
 # Operations that C has no exact form for: instructions that a compiler would have to be asked for
 # by name, one processor at a time.
-_LACKING: Final = frozenset(op.name for op in (
+LACKING: Final = frozenset(op.name for op in (
     Op.SCALB, Op.MAXNUM, Op.MINNUM, Op.NANOF, Op.LOOKUP, Op.COMPRESS, Op.DOT2, Op.DOT4, Op.DOT4S,
     Op.PLACES, *MATRICES,
 ))  # fmt: skip
@@ -29,7 +29,7 @@ def c_target(host: Target) -> Target:
     host : Target
         The processor as the pair of LLVM knows it.
     """
-    lacking = set(_LACKING)
+    lacking = set(LACKING)
     if host.arch == "x86_64" and not {"+fma", "+avx512f"} & set(host.features):
         lacking.add(Op.MAD.name)
     operations = frozenset((op, d) for op, d in host.operations if op not in lacking)

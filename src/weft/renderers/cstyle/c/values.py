@@ -119,6 +119,15 @@ class CValues(Writer):
         """Return the builtin of a function of floats."""
         return f"__builtin_{self.FLOATS[op]}{'f' if d is dt.float32 else ''}"
 
+    @property
+    def streams(self) -> bool:
+        """Whether vectors are stored past the caches where a kernel asks for it."""
+        return self.target.arch == "x86_64"
+
+    def vector_call(self, op: Operation, d: DType, lanes: int, names: str) -> list[str]:
+        """Return nothing: C has functions of scalars alone."""
+        return []
+
     def special(self, value: float, d: DType) -> str:
         """Return an infinity or NaN."""
         suffix = "f" if d is dt.float32 else ""

@@ -1,0 +1,1 @@
+"""OpenCL C: kernels as grids of work-groups."""

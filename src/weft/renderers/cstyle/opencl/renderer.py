@@ -1,0 +1,334 @@
+"""OpenCL C of one kernel: an entry for each of its phases.
+
+An entry is ``__kernel void NAME(__global u8 *b0, i64 o0, ..., i64 v0, ..., __global struct
+weft_status *status, __global u8 *scratch)``: for each parameter a buffer and the byte of it at
+which the array begins, then the value of each variable. Any number of work-groups of one item is
+right: each takes a run of the iterations of the phase's parallel loop. `scratch` begins
+with what all groups share; behind that each has its own private arrays that are large.
+
+The text begins with a comment that tells the runtime about entries and scratch memory, as JSON.
+
+Vectors are those of clang (`vector_size`), which the compilers of drivers are built on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, ClassVar, Final
+
+from weft.errors import UnsupportedError
+from weft.ir import dtype as dt
+from weft.ir import linear as li
+from weft.ir.dtype import DType
+from weft.ir.linear import Inst, LinearKernel, Value
+from weft.ir.op import Op, Operation
+from weft.ir.stmt import Memory
+from weft.renderers import ranges
+from weft.renderers.base import PLAIN, Source, Style
+from weft.renderers.cstyle.base import CStyleRenderer, Writer
+from weft.renderers.cstyle.c.function import Function
+from weft.renderers.cstyle.c.renderer import CWriter
+from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
+from weft.renderers.cstyle.opencl.atomic import atomic
+from weft.renderers.cstyle.opencl.phases import Phases, arrays_of, phases
+from weft.renderers.cstyle.opencl.target import ROUNDED
+from weft.renderers.cstyle.opencl.text import FAIL, PRELUDE, PRINTED, RESERVED
+from weft.renderers.cstyle.operations import define
+from weft.renderers.cstyle.split import split_vectors
+from weft.renderers.cstyle.text import UNARY, Text, atom, infix
+from weft.target import Target
+
+__all__ = ["OpenCLRenderer", "OpenCLWriter"]
+
+_SPACES: Final = ("__global ", "__private ")
+ROUNDING: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
+_LONG: Final = re.compile(r"\b(0x[0-9a-f]+|\d+)(u?)ll\b")
+_BUILTIN: Final = frozenset((Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.MAD, Op.FMOD,
+                             Op.COPYSIGN))  # fmt: skip
+_VECTORS: Final = (2, 4, 8, 16)
+_NUMBER: Final = Value("", -1, dt.int64)
+_SHARED: Final = li.Loop(_NUMBER, _NUMBER, li.PARALLEL)  # an entry is the body of some such loop
+
+
+class OpenCLWriter(CWriter):
+    """Writes one phase of a kernel."""
+
+    SPACE: ClassVar[str] = "SPACE "
+    INT128: ClassVar[bool] = False
+    COUNTS: ClassVar[tuple[str, str]] = "popcount", "clz"
+    RESERVED: ClassVar[frozenset[str]] = CWriter.RESERVED | RESERVED
+
+    def __init__(self, target: Target, kernel: LinearKernel, name: str, cut: Phases,
+                 before: OpenCLWriter | None = None) -> None:  # fmt: skip
+        self._sharing = False  # inside the parallel loop that groups share
+        self._spaces: dict[str, str] = {}  # of arrays that are no parameters
+        super().__init__(target, kernel, name)
+        self.cut = cut
+        if before is not None:  # one text: what was written before is there
+            self.typedefs, self.helpers = before.typedefs, before.helpers
+            self._numbers = before._numbers
+        self.printed: list[tuple[str, list[str]]] = [] if before is None else before.printed
+        self.first = before is None
+        self.promoted = {k: v for k, v in self.promoted.items() if k not in cut.shared}
+        self.function = Function(kernel, 0, len(kernel.code), self.regions, _SHARED, False,
+                                 self.promoted)  # fmt: skip
+
+    # the text
+
+    def entry(self, run: str = "") -> str:
+        """Return the entry of the phase."""
+        slots = [self.names.take(f"size_{k}") for k in range(len(self.kernel.variables))]
+        self.slots = slots
+        for m in self.kernel.params:
+            self.known(self.memories[m.name], self._pointer(m))
+        heads = []
+        for name, (memory, place) in self.cut.shared.items():
+            own = self.memories[name] = self.names.take(name)
+            kind = f"__global {self.stored(memory.dtype)} *"
+            self.known(own, kind)
+            heads.append((name, f"  {kind}const {own} = ({kind})(scratch + {place});"))
+        self.code(0, len(self.kernel.code))
+        params, lines = [], []
+        for k, m in enumerate(self.kernel.params):
+            params += [f"__global u8 *b{k}", f"i64 o{k}"]
+            kind = self._pointer(m)
+            lines.append(
+                f"  {kind}{self.memories[m.name]} = ({kind.removesuffix('restrict ')})"
+                f"(b{k} + o{k});"
+            )
+        params += [f"i64 {name}" for name in slots]
+        params += ["__global struct weft_status *status", "__global u8 *scratch"]
+        used = {name for i in self.kernel.code for name in arrays_of(i)}
+        lines += [line for name, line in heads if name in used]
+        if self.function.private.heap:
+            lines.append(
+                f"  __global u8 *const heap = scratch + {self.cut.nbytes} + "
+                f"get_group_id(0) * {self.function.private.heap_bytes};"
+            )
+        if not self.first and self.kernel.messages:
+            lines.append("  if (status->code != 0) return;")
+        if self.function.stops:
+            lines.append("  u32 turns = 256;")
+        head = f"__kernel void {self.symbol}({', '.join(params)}) {{"
+        return "\n".join([head, *lines, *self.function.lines, "}"])
+
+    # words
+
+    def helper(self, name: str, text: Any) -> str:
+        """Return a function of the prelude: one for each address space that it takes."""
+        if name not in self.helpers:
+            made = text()
+            if self.SPACE in made:
+                made = "\n".join(made.replace(self.SPACE, space) for space in _SPACES)
+            self.helpers[name] = made
+        return name
+
+    def function_name(self, op: Operation, d: DType) -> str:
+        """Return the function of floats, which the language has for all widths."""
+        return self.FLOATS[op]
+
+    def special(self, value: float, d: DType) -> str:
+        """Return an infinity or NaN."""
+        if value != value:
+            return "nan((u32)0)" if d is dt.float32 else "nan((u64)0)"
+        one = "INFINITY" if d is dt.float32 else "(f64)INFINITY"
+        return f"-{one}" if value < 0 else one
+
+    @property
+    def streams(self) -> bool:
+        """Whether vectors are stored past the caches, by compilers that can."""
+        return True
+
+    def vector_call(self, op: Operation, d: DType, lanes: int, names: str) -> list[str]:
+        """Return the statements of a function of vectors that the language has."""
+        if op not in _BUILTIN or lanes not in _VECTORS:
+            return []
+        kind = f"{'float' if d is dt.float32 else 'double'}{lanes}"
+        given = ", ".join(f"__builtin_astype({n}, {kind})" for n in names)
+        return [f"return __builtin_astype({self.FLOATS[op]}({given}), {self.type(d, lanes)});"]
+
+    # memory
+
+    def _pointer(self, m: Memory, own: bool = False) -> str:
+        return f"__global {super()._pointer(m, own)}"
+
+    def storage(self, inst: li.StorageInst) -> None:
+        """Declare an array of the phase, or where it is in the scratch buffer."""
+        memory = inst.memory
+        if memory.name in self.promoted:
+            self.variables(memory)
+            return
+        kind = self.stored(memory.dtype)
+        name = self.memories[memory.name] = self.names.take(memory.name)
+        place = self.function.private.heap.get(memory.name)
+        if inst.base is not None:
+            space = self._space(inst.base)
+            self.emit(f"{space}{kind} *const {name} = ({space}{kind} *){self.memory(inst.base)};")
+            self._spaces[memory.name] = space
+        elif place is not None:
+            self._spaces[memory.name] = "__global "
+            self.emit(f"__global {kind} *const {name} = (__global {kind} *)(heap + {place});")
+        else:
+            self._spaces[memory.name] = "__private "
+            self.emit(f"{kind} {name}[{max(inst.size, 1)}] __attribute__((aligned(64)));")
+        self.known(name, kind)
+
+    def _space(self, memory: Memory) -> str:
+        return self._spaces.get(memory.name, "__global ")
+
+    def prefetch(self, inst: li.PrefetchInst) -> None:
+        """Ask for nothing."""
+
+    def atomic(self, inst: li.AtomicInst) -> None:
+        """Write an atomic operation."""
+        at = infix("+", Text(self.memory(inst.memory)), self.operand(inst.offset))
+        compare = self.operand(inst.compare or inst.value)
+        made = atomic(self, inst, at, self.operand(inst.value), compare)
+        if self.uses.count.get(inst.result.id):
+            self.declare(inst.result, self.from_memory(made, inst.result.dtype))
+        else:
+            self.emit(f"{made.text};")
+
+    def fence(self, inst: Inst) -> None:
+        """Order memory."""
+        self.emit("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);")
+
+    # control flow
+
+    def variable(self, inst: li.VariableInst) -> None:
+        """Read the value of a variable."""
+        self.ranges[inst.result.id] = inst.bounds.min, inst.bounds.max
+        named = inst.result.replace(name=inst.bounds.name)
+        self.declare(named, self.slots[inst.slot])
+
+    def instruction(self, inst: Inst, position: int) -> int:
+        """Write one instruction; the outermost parallel loop is shared by the groups."""
+        if (
+            isinstance(inst, li.Loop)
+            and inst.kind == li.PARALLEL
+            and not self._sharing
+            and (self.depth == 1)
+        ):
+            self._sharing = True
+            end = self.regions[position].end
+            ranges.record_loop(self.ranges, inst.var, inst.extent)
+            name = self.named(inst.var)
+            self.texts[inst.var.id] = atom(name)
+            self.known(name, "i64")
+            extent, last = self.arg(inst.extent, UNARY), self.names.take("last")
+            share, begin = self.names.take("share"), self.names.take("begin")
+            groups = "(i64)get_num_groups(0)"
+            self.emit(f"const i64 {share} = ({extent} + {groups} - 1) / {groups};")
+            self.emit(f"const i64 {begin} = (i64)get_group_id(0) * {share};")
+            self.emit(f"const i64 {last} = {begin} + {share} < {extent} ? {begin} + {share} : "
+                      f"{extent};")
+            self.open(f"for (i64 {name} = {begin}; {name} < {last}; {name}++) {{")
+            self.code(position + 1, end)
+            self.close()
+            self._sharing = False
+            return end
+        return Writer.instruction(self, inst, position)
+
+    def leave(self, code: str) -> list[str]:
+        """Return the statements that leave the phase with a code."""
+        return [f"{code};", "return;"]
+
+    def _ask(self) -> None:
+        """Write the end of a turn of a loop that an interrupt may stop."""
+        self.open("if (--turns == 0) {")
+        self.emit("if (*(volatile __global i32 *)&status->stop != 0) return;")
+        self.emit("turns = 256;")
+        self.close()
+
+    def barrier(self, inst: Inst) -> None:
+        """Accept a barrier where one group works."""
+        if self._sharing:
+            raise UnsupportedError(
+                "render",
+                found="a barrier inside a parallel loop",
+                expected="the loop split at the barrier",
+            )
+
+    def call_function(self, inst: li.CallInst) -> None:
+        """Refuse a function of the process."""
+        raise UnsupportedError(
+            self.target.name,
+            found=f"a call of the function {inst.callee}",
+            expected="kernels that call no functions of this process",
+        )
+
+    def print_line(self, inst: li.PrintInst) -> None:
+        """Write a line, as its number and its values, behind the status record."""
+        values, dtypes = [], []
+        for a in inst.args:
+            if a.lanes > 1:
+                raise UnsupportedError("print", found=f"a vector of {a.lanes} lanes",
+                                       expected="a scalar")
+            d, text = a.dtype, self.operand(a)
+            if is_narrow(d):
+                d, text = dt.float32, convert_narrow(self, text, d, dt.float32, 1)
+            bits = self.bitcast(text, d, dt.unsigned(d.bits)) if d.kind == "f" else text
+            values.append(self.cast(dt.int64, bits).text)
+            dtypes.append(d.text)
+        line = inst.text
+        if not line.endswith("\n"):
+            line = " ".join([line, *(["{}"] * len(values))]) + "\n"
+        self.printed.append((line, dtypes))
+        params = "".join(f", i64 v{k}" for k in range(len(values)))
+        count = len(values) + 1
+        name = define(self, f"weft_print{len(values)}", "void",
+                      f"__global struct weft_status *status, i64 line{params}",
+                      "const u32 at = atomic_add((volatile __global u32 *)(status + 1), "
+                      f"{count}u);",
+                      "__global i64 *words = (__global i64 *)(status + 1) + 1 + at;",
+                      f"if (at > {PRINTED - count}u) return;", "words[0] = line;",
+                      *(f"words[{k + 1}] = v{k};" for k in range(len(values))))
+        call = self.call(name, "status", str(len(self.printed) - 1), *values)
+        self.emit(f"{call.text};")
+
+    def clock(self, inst: li.ClockInst) -> None:
+        """Refuse to read a clock."""
+        raise UnsupportedError(
+            self.target.name,
+            found="a clock in a kernel",
+            expected="a device whose kernels have a clock, such as cpu",
+        )
+
+
+class OpenCLRenderer(CStyleRenderer):
+    """Writes kernels in OpenCL C."""
+
+    LANGUAGE: ClassVar[str] = "opencl"
+    WRITER: ClassVar[type[Writer]] = OpenCLWriter
+
+    def render(self, kernel: LinearKernel, name: str | None = None, style: Style = PLAIN
+               ) -> Source:  # fmt: skip
+        """Return the source of one kernel; its first line is what the runtime has to know.
+
+        Raises
+        ------
+        UnsupportedError
+            For what the language or the device lacks.
+        """
+        whole, symbol = split_vectors(kernel, self.target.vector_bytes), name or kernel.name
+        cut = phases(whole)
+        entries: list[dict[str, str | int]] = []
+        bodies: list[str] = []
+        writer: OpenCLWriter | None = None
+        own, fails = 0, False
+        for number, phase in enumerate(cut.phases):
+            part = whole.replace(code=phase.code)
+            writer = OpenCLWriter(self.target, part, f"{symbol}_{number}", cut, writer)
+            bodies.append(writer.entry())
+            entries.append({"name": writer.symbol, "groups": phase.groups})
+            own = max(own, writer.function.private.heap_bytes)
+            fails = fails or writer.fails
+        assert writer is not None  # every kernel has a phase
+        head = {"entries": entries, "shared": cut.nbytes, "own": own, "fails": fails,
+                "prints": writer.printed, "room": PRINTED if writer.printed else 0,
+                "options": [ROUNDING] if ROUNDED in self.target.features else []}  # fmt: skip
+        parts = [PRELUDE, "\n".join(writer.typedefs.values()), *([FAIL] * fails),
+                 *writer.helpers.values(), *bodies]  # fmt: skip
+        text = _LONG.sub(r"\1\2l", "\n\n".join(part for part in parts if part))
+        return Source(self.LANGUAGE, symbol, f"// weft {json.dumps(head)}\n\n{text}\n")
