@@ -94,6 +94,19 @@ def view(buffer: Any, dtype: DType, shape: tuple[int, ...], writable: bool, offs
     return np.asarray(_Window(buffer, dtype.numpy.str, shape, writable, offset * item, steps))
 
 
+class _Elsewhere(NamedTuple):
+    """A place that nothing may read."""
+
+    address: int
+    in_process: bool = True
+
+
+def located(address: int, dtype: DType, shape: tuple[int, ...],
+            strides: tuple[int, ...] | None = None) -> np.ndarray[Any, Any]:  # fmt: skip
+    """Return an array that begins at an address, to compare where it lies: nothing may read it."""
+    return view(_Elsewhere(address), dtype, shape, False, 0, strides)
+
+
 def fill(dtype: DType, array: np.ndarray[Any, Any]) -> Any:
     """Return a new buffer with the elements of `array`, in row-major order, as `dtype`."""
     buffer = driver.allocate(max(array.size * dtype.itemsize, 1))

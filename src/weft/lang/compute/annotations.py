@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.driver.context import context
 from weft.errors import DeviceError, KernelError
 from weft.imports import importing
 from weft.ir.record import Record
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["HINTS", "KINDS", "Annotations", "check_made", "check_signature",
            "checked_annotations"]
 
-_FAMILIES: Final = ("cpu", "interpreter")  # that run compute functions
 _MOST_AXES: Final = 3
 
 
@@ -49,9 +49,8 @@ class Annotations(Record):
             if not is_available(found):
                 raise DeviceError("compute", found=f"device {found!r}", expected="one that is "
                                   "there", hint="weft.devices() names them")
-        if found.split(":")[0].split("/")[0] not in _FAMILIES:
-            raise DeviceError("compute", found=f"device {found!r}",
-                              expected=" or ".join(_FAMILIES))
+        if not context(found).backend.computes:
+            raise DeviceError("compute", found=f"device {found!r}", expected="one that computes")
         return found
 
     def hints(self) -> tuple[tuple[str, Any], ...]:

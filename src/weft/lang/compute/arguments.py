@@ -88,16 +88,18 @@ class Arguments(Host):
         for name, index, tensor in self.tensors:
             array = self._views.get(index)
             if array is None:
-                buffer = next(b for b in self.kept if getattr(b, "address", None)
-                              == self.addresses[index])
-                array = exchange.view(buffer, tensor.dtype, tensor.shape, True)
+                array = self._seen(index, tensor.dtype, tensor.shape)
             place = next(k for k, (n, _) in enumerate(self.arrays) if n == name)
             self.arrays[place] = name, array
 
     def _placed(self, index: int, buffer: Any, layout: Layout, tensor: TensorCore) -> None:
         super()._placed(index, buffer, layout, tensor)
-        self._views[index] = exchange.view(buffer, tensor.dtype, layout.shape, True,
-                                           layout.offset, layout.strides)
+        self._views[index] = self._seen(index, tensor.dtype, layout.shape, layout.strides)
+
+    def _seen(self, index: int, dtype: DType, shape: tuple[int, ...],
+              strides: tuple[int, ...] | None = None) -> np.ndarray[Any, Any]:  # fmt: skip
+        """Return the memory of a tensor as an array, of which only the place is looked at."""
+        return exchange.located(self.addresses[index], dtype, shape, strides)
 
     def _tensor(self, name: str, tensor: TensorCore,
                 shape: tuple[int | None, ...] = ()) -> KernelType:  # fmt: skip

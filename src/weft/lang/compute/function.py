@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from weft.config import watchers
-from weft.driver.context import host_context
+from weft.driver.context import Context, host_context
 from weft.errors import DependenceWarning, LaunchError, outermost, trim, user_location
 from weft.imports import importing
 from weft.lang.compute.annotations import Annotations, check_made
 from weft.lang.launch.signature import Signature
-from weft.lang.launch.variants import failure
+from weft.lang.launch.variants import failure, place_of
 from weft.lang.source.closures import names_of
 from weft.lang.source.texts import keep
 from weft.runtimes.native.calls.callables import native_class, set_code
@@ -23,12 +23,12 @@ from weft.tensors.core.thread_state import state
 from weft.weak import Living
 
 if TYPE_CHECKING:
-    from weft.driver.launch import Failed, Loaded
+    from weft.driver.launch import Failed, Loaded, LoadedOnDevice
     from weft.ir.stmt import Kernel
     from weft.lang.compute.arguments import Arguments, Sharing
     from weft.lang.compute.report import Report
     from weft.lang.compute.translate import Written
-    from weft.runtimes.native.calls.launches import Context
+    from weft.runtimes.native.calls.launches import Context as NativeContext
 
 __all__ = ["ComputeFunction", "Native"]
 
@@ -54,7 +54,7 @@ class ComputeFunction:
         self._signature = Signature(function)
         self._written: dict[Any, frozenset[str]] = {}
         self._families: dict[Any, dict[Any, _Compiled]] = {}
-        self._launches: list[Context] = []
+        self._launches: list[NativeContext] = []
         self._seen: dict[Any, int] = {}
         _functions.add(self)
 
@@ -92,17 +92,20 @@ class ComputeFunction:
         if active.fusion is not None:
             active.fusion.flush()  # of kernels; loops do not wait
         host = self._take(args, named)
+        interpreted = self._is_interpreted()
+        place = host_context() if interpreted else place_of(host, self.annotations.device)
+        host.on_device = not place.is_native
         with host:
             self._resolve(host)
-            if self._is_interpreted():
+            if interpreted:
                 self._interpret(host)
                 return
-            call = _Call(self, host)
+            call = _Call(self, host, place)
             failed = self._run(call)
             host.finish()
         if failed is not None:
             raise failure(self.__name__, failed, functions=[self])
-        if call.is_plain and call.sharing is None:
+        if call.is_plain and call.sharing is None and place.is_native:
             self._quicken(call, args, named)
 
     _miss = __call__  # what native code calls with arguments that it does not know
@@ -116,11 +119,10 @@ class ComputeFunction:
     def _run(self, call: _Call) -> Failed | None:
         if call.is_plain:
             compiled = self._compiled(call)
-            failed = compiled.fast.run(call.addresses, call.values(compiled.fast))
+            failed = call.run(compiled.fast)
             if failed is None or failed.message != compiled.fallback:
                 return failed
-        loaded = self._as_written(call)
-        return loaded.run(call.addresses, call.values(loaded))
+        return call.run(self._as_written(call))
 
     @outermost
     def explain(self, *args: Any, **named: Any) -> Report:
@@ -128,7 +130,7 @@ class ComputeFunction:
         host = self._take(args, named)
         with host:
             self._resolve(host)
-            return self._compiled(_Call(self, host)).report
+            return self._compiled(_Call(self, host, host_context())).report
 
     def __repr__(self) -> str:
         return f"<weft.compute {self.__name__}>"
@@ -154,7 +156,8 @@ class ComputeFunction:
             from weft.lang.compute.native import native_call
 
         compiled = self._compiled(call)
-        loaded, name, source = compiled.fast, self.__name__, self.__weft_function__
+        loaded, name = cast("Loaded", compiled.fast), self.__name__
+        source = self.__weft_function__
 
         @outermost
         def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
@@ -195,7 +198,8 @@ class ComputeFunction:
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
-    def _check_requests(self, kernel: Kernel, written: Written) -> Report:
+    def _check_requests(self, kernel: Kernel, written: Written,
+                        place: Context | None = None) -> Report:  # fmt: skip
         """Return what becomes of the loops.
 
         It refuses annotations that cannot be followed, and warns of promises that are not kept.
@@ -204,7 +208,7 @@ class ComputeFunction:
             from weft.driver.launch import schedule
             from weft.lang.compute.report import report
 
-        scheduled = schedule(kernel, host_context())
+        scheduled = schedule(kernel, place or host_context())
         found = report(written, kernel, scheduled)
         if self.annotations.hints():
             code = self.__weft_function__.__code__
@@ -241,18 +245,15 @@ class ComputeFunction:
             found = family[call.static_key if static else ()] = _Compiled(self, call, static)
         return found
 
-    def _as_written(self, call: _Call) -> Loaded:
+    def _as_written(self, call: _Call) -> Loaded | LoadedOnDevice:
         """Return the function as it stands in the source: in order, every index checked."""
-        with importing:
-            from weft.driver.launch import load_kernel
-
         family = self._families.setdefault((call.family, "as written"), {})
         if () not in family:
             written = call.translate({}, exact=True)
             in_order = (("compute", True), ("wish vectors", False), ("wish threads", False))
             meta = written.kernel.meta.replace(hints=in_order)
             kernel = written.kernel.replace(meta=meta)
-            loaded = load_kernel(kernel, host_context(), written.constants)
+            loaded = _load(kernel, call.place, written.constants)
             family[()] = loaded  # type: ignore[assignment]
         return family[()]  # type: ignore[return-value]
 
@@ -260,7 +261,7 @@ class ComputeFunction:
         with importing:
             from weft.runtimes.lockstep.run import Grid, run
 
-        call = _Call(self, host)
+        call = _Call(self, host, host_context())
         written = call.translate({}, exact=True)
         addresses = [*call.addresses,
                      *(c.__array_interface__["data"][0] for c in written.constants)]
@@ -294,14 +295,15 @@ class _Call:
         Whether its integers are small enough that indices cannot overflow.
     """
 
-    __slots__ = ("addresses", "family", "function", "host", "is_plain", "negative", "sharing",
-                 "static", "static_key", "types")  # fmt: skip
+    __slots__ = ("addresses", "family", "function", "host", "is_plain", "negative", "place",
+                 "sharing", "static", "static_key", "types")  # fmt: skip
 
-    def __init__(self, function: ComputeFunction, host: Arguments) -> None:
+    def __init__(self, function: ComputeFunction, host: Arguments, place: Context) -> None:
         with importing:
             from weft.lang.compute.arguments import LARGEST
 
         self.function, self.host, self.types = function, host, host.types
+        self.place = place
         self.sharing: Sharing | None = host.sharing()
         self.addresses = host.passes(self.sharing)
         variables = host.variables
@@ -309,12 +311,19 @@ class _Call:
         self.static = {k: v for k, v in variables.items() if k not in host.numbers}
         self.static_key = tuple(self.static.values())
         self.is_plain = all(-LARGEST <= variables[n] <= LARGEST for n in host.integers)
-        self.family = (tuple(host.types.values()), self.sharing, self.negative)
+        self.family = (tuple(host.types.values()), self.sharing, self.negative,
+                       "" if place.is_native else place.name)
 
-    def values(self, loaded: Loaded) -> list[int]:
-        """Return the variables that a compiled kernel takes."""
+    def run(self, loaded: Loaded | LoadedOnDevice) -> Failed | None:
+        """Run a compiled kernel; return what stopped it, if anything did."""
+        if self.host.on_device:
+            with importing:
+                from weft.lang.launch.device_launch import run_on_device
+
+            return run_on_device(self.host, self.addresses, cast("LoadedOnDevice", loaded))
         variables = self.host.variables
-        return [variables[name] for name in loaded.variables]
+        values = [variables[name] for name in loaded.variables]
+        return cast("Loaded", loaded).run(self.addresses, values)
 
     def translate(self, static: Mapping[str, int], exact: bool) -> Written:
         """Return the function as loop nests as they were written."""
@@ -337,7 +346,6 @@ class _Compiled:
 
     def __init__(self, function: ComputeFunction, call: _Call, static: Mapping[str, int]) -> None:
         with importing:
-            from weft.driver.launch import load_kernel
             from weft.passes.nests import FALLBACK, normalise
 
         self.fallback = FALLBACK  # what a failure says where the function has to run as written
@@ -346,5 +354,13 @@ class _Compiled:
         wishes = function.annotations.hints()
         hints = (("compute", True), ("noalias", True), *wishes)
         kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))
-        self.report = function._check_requests(kernel, written)
-        self.fast = load_kernel(kernel, host_context(), written.constants)
+        self.report = function._check_requests(kernel, written, call.place)
+        self.fast = _load(kernel, call.place, written.constants)
+
+
+def _load(kernel: Kernel, place: Context, constants: Sequence[Any]) -> Loaded | LoadedOnDevice:
+    """Return a kernel compiled for a device."""
+    with importing:
+        from weft.driver.launch import load_kernel, load_on_device
+
+    return (load_kernel if place.is_native else load_on_device)(kernel, place, constants)

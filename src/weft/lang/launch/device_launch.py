@@ -8,6 +8,7 @@ other, too.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.ir.size import evaluate
@@ -15,11 +16,11 @@ from weft.lang.launch.variants import failure
 from weft.runtimes.base import View
 
 if TYPE_CHECKING:
-    from weft.driver.launch import LoadedOnDevice
+    from weft.driver.launch import Failed, LoadedOnDevice
     from weft.lang.launch.marshal import Host
     from weft.lang.launch.protocol import Launched
 
-__all__ = ["launch_on_device"]
+__all__ = ["launch_on_device", "run_on_device"]
 
 _ALIGNMENT: Final = 64  # of what is copied, as it is in the memory that it comes from
 
@@ -44,29 +45,46 @@ def launch_on_device(launch: Launched, host: Host, loaded: LoadedOnDevice) -> No
     loaded
         The kernel for them, on the device.
     """
-    values = host.variables
     host.on_device = True
     with host:
         host.resolve(loaded.written)
-        sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in loaded.params]
-        ranges = {k: (host.addresses[k], host.addresses[k] + size)
-                  for k, size in enumerate(sizes) if k not in host.views}
-        spans = _spans([(*ranges[k], loaded.params[k].name in loaded.written) for k in ranges])
-        pool = loaded.context.runtime.pool
-        copies: list[tuple[_Span, Any]] = []
-        for span in spans:
-            held = pool.allocate(span.end - span.start + _ALIGNMENT)
-            pool.host_to_pool(_bytes(span), View(held, span.start % _ALIGNMENT))
-            copies.append((span, held))
-        memory = [host.views[k] if k in host.views else View(pool.allocate(1)) if not size
-                  else _view(copies, ranges[k][0]) for k, size in enumerate(sizes)]
-        failed = loaded.run(memory, [values[name] for name in loaded.variables])
-        for span, held in copies:
-            if span.written:
-                pool.pool_to_host(View(held, span.start % _ALIGNMENT), _bytes(span))
+        failed = run_on_device(host, host.addresses, loaded)
         host.finish()
     if failed is not None:
         raise failure(launch.kernel.__name__, failed, launch)
+
+
+def run_on_device(host: Host, addresses: Sequence[int], loaded: LoadedOnDevice) -> Failed | None:
+    """Run a kernel on memory at some addresses; return what stopped it, if anything did.
+
+    Parameters
+    ----------
+    host
+        The arguments, which know what addresses of memory of devices stand for.
+    addresses
+        One for each memory of the kernel.
+    loaded
+        The kernel.
+    """
+    values = host.variables
+    sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in loaded.params]
+    places = [host.stands_for(address) for address in addresses]
+    spans = _spans([(address, address + size, m.name in loaded.written)
+                    for address, size, place, m in zip(addresses, sizes, places, loaded.params,
+                                                       strict=True) if place is None])
+    pool = loaded.context.runtime.pool
+    copies: list[tuple[_Span, Any]] = []
+    for span in spans:
+        held = pool.allocate(span.end - span.start + _ALIGNMENT)
+        pool.host_to_pool(_bytes(span), View(held, span.start % _ALIGNMENT))
+        copies.append((span, held))
+    memory = [place or (_view(copies, address) if size else View(pool.allocate(1)))
+              for place, address, size in zip(places, addresses, sizes, strict=True)]
+    failed = loaded.run(memory, [values[name] for name in loaded.variables])
+    for span, held in copies:
+        if span.written:
+            pool.pool_to_host(View(held, span.start % _ALIGNMENT), _bytes(span))
+    return failed
 
 
 def _spans(ranges: list[tuple[int, int, bool]]) -> list[_Span]:

@@ -12,7 +12,6 @@ from weft.config import config, watchers
 from weft.driver.context import context, host_context
 from weft.driver.lru_table import room
 from weft.errors import (
-    DeviceError,
     KernelError,
     LaunchError,
     UnsupportedError,
@@ -26,7 +25,7 @@ from weft.lang.core.intrinsics import MOST_SHARED
 from weft.lang.launch.options import MOST_BLOCKS, MOST_THREADS, Options, Size, sizes_of
 from weft.lang.launch.resources import check_cluster
 from weft.lang.launch.streams import check_stream
-from weft.lang.launch.variants import failure, translated, translated_function
+from weft.lang.launch.variants import failure, place_of, translated, translated_function
 from weft.lang.source.texts import keep
 from weft.runtimes import trace
 from weft.runtimes.native.calls.callables import native_class, set_code, takes_code
@@ -322,7 +321,7 @@ class Configured:
     def run_compiled(self, args: tuple[Any, ...]) -> None:
         """Run the compiled kernel, by way of Python."""
         host = self.take(args)
-        place = self._device(host)
+        place = place_of(host, self.kernel.options.device)
         if place.interprets:
             with trace.timed("kernel", self.kernel.__name__, place.name):
                 self.carry_out(args)
@@ -343,30 +342,6 @@ class Configured:
         if failed is not None:
             raise failure(self.kernel.__name__, failed, self)
         self._quicken(loaded, args, host.types)
-
-    def _device(self, host: Host) -> Context:
-        """Return where a launch runs: where its tensors are, else on the kernel's own device.
-
-        Raises
-        ------
-        DeviceError
-            If tensors are on several devices, on another than that of the kernel, or on one that
-            computes nothing.
-        """
-        wanted = self.kernel.options.device
-        found = dict.fromkeys(tensor.device for _, _, tensor in host.tensors)
-        if wanted != "auto":
-            found[context(wanted).name] = None
-        if len(found) > 1:
-            raise DeviceError(f"launch of {self.kernel.__name__}",
-                              found=f"memory of {' and '.join(found)}",
-                              expected="tensors on one device", hint="move them, as in x.to(...)")
-        place = context(*found)
-        if not place.backend.computes:
-            raise DeviceError(f"launch of {self.kernel.__name__}", found=f"memory of {place.name}",
-                              expected="tensors on a device that computes",
-                              hint="copy them there first, as in x.to('cpu')")
-        return place
 
     def goes_elsewhere(self, args: tuple[Any, ...]) -> bool:
         """Launch in another way if one is asked for, and tell whether it was.

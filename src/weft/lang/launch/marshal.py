@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Container
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Host"]
 
 _PLAIN: dict[type, DType] = {bool: dt.bool_, int: dt.int64, float: dt.float64}
+_STAND_IN: Final = 48  # bits of an address that a process may have
 
 
 class Host:
@@ -59,14 +60,12 @@ class Host:
         Tensors among the arguments, with the parameter and the position of the address.
     types : dict of str to KernelType
         What each argument is.
-    views : dict of int to View
-        Memory of tensors, by the position of the address; known after `resolve`.
     on_device : bool
-        Whether the launch takes buffers, of which none needs an address.
+        Whether the launch takes buffers: `stands_for` tells of which some address is.
     """
 
-    __slots__ = ("_alone", "_written", "addresses", "copies", "kept", "kernel", "lenient",
-                 "on_device", "tensors", "types", "variables", "views", "where")  # fmt: skip
+    __slots__ = ("_alone", "_distant", "_written", "addresses", "copies", "kept", "kernel",
+                 "lenient", "on_device", "tensors", "types", "variables", "where")  # fmt: skip
 
     takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
     takes_views = False  # of one memory, with strides of their own
@@ -75,8 +74,8 @@ class Host:
         self.kernel = kernel
         self.lenient = signature is not None and signature.lenient
         self.addresses: list[int] = []
-        self.views: dict[int, View] = {}
         self.on_device = False
+        self._distant: list[Any] = []  # memory of devices that is passed
         self.variables: dict[str, int] = {}
         self.kept: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
@@ -185,9 +184,24 @@ class Host:
     def _place(self, index: int, buffer: Any, offset: int = 0) -> None:
         """Note in which buffer an argument lies, and how many bytes after its begin."""
         self.kept.append(buffer)
-        self.views[index] = View(buffer, offset)
         if buffer.in_process or not self.on_device:  # which raises: nothing else is passed by it
             self.addresses[index] = buffer.address + offset
+        else:
+            self.addresses[index] = self._stand_in(buffer) + offset
+
+    def _stand_in(self, buffer: Any) -> int:
+        """Return what stands for the address of memory of a device: numbers above real ones."""
+        if buffer not in self._distant:
+            self._distant.append(buffer)
+        number: int = 1 + self._distant.index(buffer)
+        return number << _STAND_IN
+
+    def stands_for(self, address: int) -> View | None:
+        """Return the memory of a device that an address stands for; None for one of the host."""
+        number = address >> _STAND_IN
+        if not number:
+            return None
+        return View(self._distant[number - 1], address & ((1 << _STAND_IN) - 1))
 
     def _placed(self, index: int, buffer: Any, layout: Layout, tensor: TensorCore) -> None:
         """Note where in a buffer the elements of an argument lie."""

@@ -25,6 +25,7 @@ from weft.lang.values.types import (
     KernelType,
     ScalarType,
 )
+from weft.runtimes.memory.buffer import Buffer
 from weft.runtimes.native.calls.launches import Program
 from weft.runtimes.native.calls.program import Object
 from weft.tensors.core.lazy_tensor import TensorCore
@@ -256,7 +257,7 @@ class Rows:
         self._steps.clear()
 
     def _tensor(self, word: int, name: str, kind: ArrayType, value: TensorCore) -> None:
-        if value._buffer is None or kind.order != "C" or kind.ndim > 64:
+        if not isinstance(value._buffer, Buffer) or kind.order != "C" or kind.ndim > 64:
             raise Python
         address = self.buffers + self._arrays
         self._arrays += 1

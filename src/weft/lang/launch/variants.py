@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import AllocationError, BoundsError, raised, said, strayed
+from weft.driver.context import Context, context
+from weft.errors import AllocationError, BoundsError, DeviceError, raised, said, strayed
 from weft.ir.position import in_thread
 from weft.lang.launch.promises import check_nest
 from weft.lang.source.closures import names_of
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
     from weft.driver.launch import Failed
     from weft.ir.stmt import Kernel
+    from weft.lang.launch.marshal import Host
     from weft.lang.launch.protocol import Launched, LaunchedKernel
     from weft.lang.values.types import KernelType
 
-__all__ = ["failure", "translated", "translated_function"]
+__all__ = ["failure", "place_of", "translated", "translated_function"]
 
 
 def translated(kernel: LaunchedKernel, types: dict[str, KernelType], launch: Launched,
@@ -86,3 +88,26 @@ def failure(name: str, failed: Failed, launch: Launched | None = None,
         message += in_thread(failed.value - 1, launch.grid, launch.block)
     known = names_of(*functions or (getattr(launch, "kernel", None),))
     return raised(failed.message, known)(name, found=message, where=where)
+
+
+def place_of(host: Host, wanted: str) -> Context:
+    """Return where a call runs: where its tensors are, else on the device that is wanted.
+
+    Raises
+    ------
+    DeviceError
+        If tensors are on several devices, on another than the one that is wanted, or on one that
+        computes nothing.
+    """
+    found = dict.fromkeys(tensor.device for _, _, tensor in host.tensors)
+    if wanted != "auto":
+        found[context(wanted).name] = None
+    if len(found) > 1:
+        raise DeviceError(f"launch of {host.kernel}", found=f"memory of {' and '.join(found)}",
+                          expected="tensors on one device", hint="move them, as in x.to(...)")
+    place = context(*found)
+    if not place.backend.computes:
+        raise DeviceError(f"launch of {host.kernel}", found=f"memory of {place.name}",
+                          expected="tensors on a device that computes",
+                          hint="copy them there first, as in x.to('cpu')")
+    return place
