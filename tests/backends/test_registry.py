@@ -92,11 +92,21 @@ def test_a_backend_calls_its_devices_by_names():
 @pytest.mark.parametrize("said", [
     [{"name": "one"}, {"name": "one"}], [{"name": "One"}], [{"name": "1"}], [{}], ["one"], [None],
     [{"name": "one", "more": 1}], [{"name": "one", "facts": 3}], [{"name": "one\n"}],
-    [{"name": "one", "description": "a\x1b[31m"}], [{"name": "one", "description": 3}],
+    [{"name": "one", "description": 3}], {"name": "one"},
 ])  # fmt: skip
 def test_A2_devices_that_are_described_wrongly_are_a_reason(said):
     registry.register(fake(count=lambda: said))
     assert "its probe answered" in registry.probe("toy").reason
+
+
+def test_A2_descriptions_are_lines_that_any_terminal_shows():
+    """Names that drivers report hold runs of blanks, and may hold anything."""
+    words = "A  processor\x1b[31m\n at 3 GHz" + 1000 * "!"
+    registry.register(fake(count=lambda: [{"name": "one", "description": words}, {"name": "two"}]))
+    shown = [d["description"] for d in registry.probe("toy").described]
+    assert shown[0].startswith("A processor [31m at 3 GHz!!")
+    assert len(shown[0]) <= 400
+    assert shown[1] == ""
 
 
 def test_A13_a_known_family_without_toolchain_says_why():

@@ -28,7 +28,8 @@ __all__ = ["BACKEND", "facts_of"]
 
 _FAMILY: Final = "opencl"
 _VARIABLES: Final = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "POCL_DEVICES",
-                     "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")  # fmt: skip
+                     "POCL_MAX_PTHREAD_COUNT", "POCL_MEMORY_LIMIT", "CUDA_VISIBLE_DEVICES",
+                     "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")  # fmt: skip
 _FILES: Final = (
     "/etc/OpenCL/vendors", "/etc/OpenCL/vendors/*.icd", "/usr/lib/*/libOpenCL.so*",
     "/usr/lib/*/libpocl.so*", "/usr/lib/*/pocl/*.so", "/opt/intel/*", "/dev/nvidia*", "/dev/dri/*",

@@ -146,8 +146,10 @@ def in_words(error: Exception) -> str:
 
 def verified(answer: object) -> Answer:
     """Return an answer if it is a reason or tells the devices, else a reason that says so."""
-    if _is_count(answer) or _is_list(answer):
+    if _is_count(answer):
         return answer
+    if _is_list(answer):
+        return [device | {"description": _line(device.get("description", ""))} for device in answer]
     if isinstance(answer, str) and _line(answer):
         return _line(answer)
     return f"its probe answered {_line(repr(answer))[:80]}, not a reason or a number of devices"
@@ -171,7 +173,7 @@ def _name_in(device: object) -> str:
         return ""
     name, words = device.get("name"), device.get("description", "")
     is_sound = (isinstance(name, str) and re.fullmatch(GIVEN, name) and isinstance(words, str)
-                and _line(words) == words and isinstance(device.get("facts", {}), dict))
+                and isinstance(device.get("facts", {}), dict))
     return str(name) if is_sound else ""
 
 

@@ -53,12 +53,17 @@ class OpenCLDevice:
         """What the driver says of it; see `weft.runtimes.opencl.driver.describe`."""
         return MappingProxyType({**self._session.facts, "memory": self.pool.limit})
 
+    @property
+    def thread_count(self) -> int:
+        """Compute units: so many work-groups run at a time."""
+        return int(str(self._session.facts["units"]))
+
     def free_compute(self) -> float:
         """Return the share of its compute that one more launch would get, from 0 to 1."""
         share = 1.0 / (1 + self.queue.in_flight)
         if not self._session.facts["is_cpu"]:
             return share
-        return min(load.idle_share(int(str(self._session.facts["units"]))), share)
+        return min(load.idle_share(self.thread_count), share)
 
     def load(self, code: Loadable) -> OpenCLProgram:
         """Return a kernel ready to be launched.

@@ -93,8 +93,11 @@ def devices() -> list[tuple[str, Any, Any]]:
 
 def _serves(device: Any) -> bool:
     """Return whether a device compiles kernels of a version that is new enough."""
-    return bool(device.available and device.compiler_available
-                and version_of(device.version) >= _OLDEST)
+    try:
+        return bool(device.available and device.compiler_available
+                    and version_of(device.version) >= _OLDEST)
+    except pyopencl().Error:  # one that fails harms no other
+        return False
 
 
 def version_of(text: str) -> tuple[int, int]:

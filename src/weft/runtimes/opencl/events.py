@@ -16,7 +16,7 @@ from weft.runtimes.opencl.driver import translated
 __all__ = ["RECORD", "Home", "OpenCLEvent", "Record", "Work"]
 
 RECORD: Final = struct.Struct("=iiiiqq")  # code, kernel, statement, pad, index, bound
-_SPIN: Final = 100_000  # ns that a wait polls without a pause: most launches take less
+_TURNS: Final = 100_000  # ns that a wait polls without a pause: most launches take less
 _SHARE: Final = 32  # later it pauses for this part of the time that it has waited
 _LONGEST: Final = 0.002  # seconds of a pause, after which Ctrl-C is seen
 _yield: Final = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -122,10 +122,10 @@ class Work:
         begun = time.monotonic_ns()
         while not self.is_over():
             waited = time.monotonic_ns() - begun
-            if waited < _SPIN:
-                _yield()
-            else:
+            if waited >= _TURNS:
                 time.sleep(min(waited / (_SHARE * 1e9), _LONGEST))
+            else:
+                _yield()
 
     def _settle(self) -> None:
         """Take note of how it ended, once, and give the status record back.

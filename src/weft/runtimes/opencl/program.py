@@ -33,6 +33,7 @@ _FORBIDDEN: Final = ("-cl-fast-relaxed-math", "-cl-unsafe-math-optimizations",
                      "-cl-finite-math-only")  # fmt: skip
 _SAID: Final = 4000  # characters of a driver's words in an error
 _KEPT: Final = 128  # programs that stay loaded
+_GROUPS: Final = 4  # work-groups of a launch for each unit: some end sooner than others
 
 
 class Header(NamedTuple):
@@ -60,22 +61,29 @@ class OpenCLProgram:
     ----------
     name : str
         Of the kernel.
-    kernels : tuple
-        Each entry's kernel and its number of work-groups, 0 for as many as there are.
-    header : Header
-        What the image says of it.
-    most : int
-        Most work-groups of a launch, for the sake of its scratch memory.
+    launches : tuple
+        Each entry's kernel, and the number of work-groups that it is launched with.
+    scratch : int
+        Bytes of scratch memory of a launch.
+    fails : bool
+        Whether a launch may fail.
     """
 
-    __slots__ = ("_built", "header", "kernels", "most", "name", "nbuffers", "nvariables", "session")
+    __slots__ = ("_built", "fails", "launches", "name", "nbuffers", "nvariables", "scratch",
+                 "session")  # fmt: skip
 
     def __init__(self, session: Session, code: Loadable, built: _Built) -> None:
         self.session, self.name, self._built = session, code.name, built
         self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
-        self.header, self.kernels = built.header, built.kernels
         header = built.header
-        self.most = max((MOST_SCRATCH - header.shared) // header.own, 1) if header.own else 0
+        most = _GROUPS * int(str(session.facts["units"]))
+        if header.own:
+            most = max(min(most, (MOST_SCRATCH - header.shared) // header.own), 1)
+        counts = [min(groups or most, most) for _, groups in built.kernels]
+        self.launches = tuple([(kernel, (count,)) for (kernel, _), count
+                               in zip(built.kernels, counts, strict=True)])  # fmt: skip
+        self.scratch = header.shared + header.own * max(counts)
+        self.fails = header.fails
 
 
 class Programs:
@@ -117,7 +125,8 @@ class Programs:
     def _build(self, name: str, image: bytes) -> _Built:
         text, header = header_of(name, image)
         session = self._session
-        options = " ".join((_STANDARD, *header.options)).encode()
+        named = any(option.startswith(_STANDARD.partition("=")[0]) for option in header.options)
+        options = " ".join((*(() if named else (_STANDARD,)), *header.options)).encode()
         key = fingerprint(_KIND, session.identity, text, options)
         program = self._from_binary(cache().get(_KIND, key), options)
         if program is None:

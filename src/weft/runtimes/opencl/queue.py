@@ -20,7 +20,6 @@ from weft.runtimes.opencl.session import Session
 __all__ = ["OpenCLQueue"]
 
 _INT64: Final = struct.Struct("=q").pack
-_GROUPS: Final = 4  # work-groups of a launch for each unit: some end sooner than others
 _STAGE: Final = 64 << 20  # bytes that an overlapping copy moves at a time
 _ONE: Final = (1,)
 
@@ -40,7 +39,6 @@ class OpenCLQueue(CheckedQueue):
         self._scratch: Any = None
         self._scratch_size = 0
         self._spare = session.record().buffer  # of launches that cannot fail
-        self._groups = _GROUPS * int(str(session.facts["units"]))
 
     def copy(self, destination: DeviceBuffer | View, source: DeviceBuffer | View,
              nbytes: int | None = None, wait: Iterable[Event] = ()) -> Event:  # fmt: skip
@@ -125,26 +123,29 @@ class OpenCLQueue(CheckedQueue):
             raise LaunchError(program.name, found=f"{list(variables)!r} for its variables",
                               expected="integers of 64 bits") from None
         waits = self._waits(wait)
-        with self._driving(program.name, LaunchError), self._lock:
-            return self._launched(program, memory, tuple(numbers), at, waits)
+        try:
+            with self._lock:
+                return self._launched(program, memory, numbers, at, waits)
+        except session.errors as error:
+            raise translated(self.device, program.name, error, LaunchError) from error
 
-    def _launched(self, program: OpenCLProgram, memory: list[Any], numbers: tuple[Any, ...],
-                  at: int, waits: list[Any] | None) -> Event:  # fmt: skip
+    def _launched(self, program: OpenCLProgram, memory: list[Any], numbers: list[Any], at: int,
+                  waits: list[Any] | None) -> Event:  # fmt: skip
         """Hand a launch over, under the lock."""
-        session, header = self._session, program.header
+        session = self._session
         session.check()
         session.sweep()
-        shares = [self._share(groups, program.most) for _, groups in program.kernels]
-        scratch = self._room(header.shared + header.own * max(shares))
-        record = session.record() if header.fails else None
-        given = (*memory, at, record.buffer if record else self._spare, at + 1, scratch)
+        scratch = self._room(program.scratch) if program.scratch else None
+        record = session.record() if program.fails else None
+        memory += (at, self._spare if record is None else record.buffer, at + 1, scratch)
+        given, packed = tuple(memory), tuple(numbers)
         enqueue, queue = session.core.enqueue_nd_range_kernel, session.queue
         begun = time.monotonic_ns()
         first = event = None
-        for (kernel, _), count in zip(program.kernels, shares, strict=True):
+        for kernel, count in program.launches:
             kernel._set_arg_multi(given)
-            kernel._set_arg_buf_multi(numbers)
-            event = enqueue(queue, kernel, (count,), _ONE, None, waits)
+            kernel._set_arg_buf_multi(packed)
+            event = enqueue(queue, kernel, count, _ONE, None, waits)
             first, waits = first or event, None
         end = event
         if record is not None:
@@ -225,17 +226,8 @@ class OpenCLQueue(CheckedQueue):
         mark = self._session.core._enqueue_marker_with_wait_list
         return lambda queue: mark(queue, waits)
 
-    def _share(self, groups: int, most: int) -> int:
-        """Return how many work-groups to run for some iterations, 0 for an unknown number."""
-        if groups == 1:
-            return 1
-        count = min(groups, self._groups) if groups else self._groups
-        return min(count, most) if most else count
-
     def _room(self, nbytes: int) -> Any:
-        """Return scratch memory, which launches use one after another; None for no bytes."""
-        if not nbytes:
-            return None
+        """Return scratch memory, which launches use one after another."""
         if nbytes > self._scratch_size:
             size = min(max(nbytes, 2 * self._scratch_size), max(nbytes, MOST_SCRATCH))
             self._scratch = None  # the driver keeps it for launches that use it
@@ -246,8 +238,10 @@ class OpenCLQueue(CheckedQueue):
 
     def _waits(self, wait: Iterable[Event]) -> list[Any] | None:
         """Consume events: return those of this device, and wait for others on the host."""
-        session = self._session
         events = list(wait)
+        if not events:
+            return None
+        session = self._session
         for event in events:
             event.consume(self.device)
         found: list[Any] = []
