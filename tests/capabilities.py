@@ -56,6 +56,19 @@ def _compiles(*names: str) -> Callable[[], str]:
     return reason
 
 
+def _opencl(name: str = "") -> Callable[[], str]:
+    """Return a probe: why there is no OpenCL device, or none of a driver."""
+    def reason() -> str:
+        from weft.backends import registry
+
+        found = registry.probe("opencl")
+        if found.reason or not name:
+            return found.reason
+        return "" if name in found.devices else f"of OpenCL there is {', '.join(found.devices)}"
+
+    return reason
+
+
 def browser():
     """Return the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser")
@@ -67,6 +80,9 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu/c": _compiles(),
     "interpreter": lambda: "",
     "disk": lambda: "",
+    "opencl": _opencl(),
+    "opencl:intel": _opencl("opencl:intel"),
+    "opencl:pocl": _opencl("opencl:pocl"),
     "null": lambda: "",
     "clang": _compiles("clang-11", "clang"),
     "gcc": _compiles("gcc"),

@@ -5,7 +5,7 @@ parses the environment. The environment wins over the file, and the file over th
 value that cannot be understood is a `ParseError` that names the key; it is never ignored.
 
 =====================================  =========================================================
-``WEFT_DEVICE``                        default device, ``family[:ordinal][/pair]``
+``WEFT_DEVICE``                        default device, ``family[:ordinal or name][/pair]``
 ``WEFT_CACHE_DIR``                     folder of the disk cache
 ``WEFT_NUM_THREADS``                   threads of the CPU pool, at least 1
 ``WEFT_DEBUG``                         bit mask, see `Debug`

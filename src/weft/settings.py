@@ -190,9 +190,10 @@ def guard(key: str, value: str) -> str:
 
 def device(key: str, value: str) -> str:
     """Return the name of a device; whether there is one is asked later."""
-    if re.fullmatch(r"[a-z][a-z0-9_]*(:\d+)?(/[a-z][a-z0-9_]*)?", value) is None:
+    if re.fullmatch(r"[a-z][a-z0-9_]*(:(\d+|[a-z][a-z0-9_]*))?(/[a-z][a-z0-9_]*)?", value) is None:
         raise ParseError(
-            key, found=repr(value), expected="family[:ordinal][/pair], e.g. cpu, cpu/c or cuda:1"
+            key, found=repr(value), expected="family[:ordinal or name][/pair], e.g. cpu, cpu/c, "
+            "cuda:1 or opencl:pocl"
         )
     return value
 

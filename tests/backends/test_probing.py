@@ -463,7 +463,7 @@ def test_a_cache_that_fails_is_no_failure(driver, monkeypatch):
 def test_the_registry_asks_the_child(driver):
     registry.register(backend(probe(driver, "two")))
     registry.register(backend(probe(driver, "abort"), "bad"))
-    assert registry.probe("toy") == Found("toy", "", ("toy", "toy:1"))
+    assert registry.probe("toy") == Found("toy", "", ("toy", "toy:1"), (0, 1))
     assert registry.lookup("toy:1")[1].ordinal == 1
     with pytest.raises(DeviceError, match="SIGABRT; stderr: assertion failed"):
         registry.lookup("bad")
@@ -493,7 +493,7 @@ def test_threads_share_one_child(driver):
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [Found("toy", "", ("toy", "toy:1", "toy:2"))] * 8
+    assert found == [Found("toy", "", ("toy", "toy:1", "toy:2"), (0, 1, 2))] * 8
     assert times_asked(driver) == 1
 
 

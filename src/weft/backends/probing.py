@@ -18,19 +18,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any, Final, NamedTuple, TypeGuard
 
+from weft.backends.names import GIVEN
 from weft.compilers.c_process import end, output, private_folder, wait
 from weft.compilers.c_trial import identity
 from weft.imports import importing
 from weft.ir.record import Record
 from weft.store import cache, fingerprint
 
-__all__ = ["PATIENCE", "Probe", "ask", "ask_in_thread", "in_words", "key", "verified"]
+__all__ = ["PATIENCE", "Answer", "Probe", "ask", "ask_in_thread", "in_words", "key", "verified"]
 
 PATIENCE: Final = 10.0  # seconds that a probe may take
 _KIND: Final = "probe"
@@ -55,8 +57,9 @@ class Probe(Record):
     Attributes
     ----------
     function : str
-        ``module:function``. The function takes nothing and returns the number of devices, or why
-        there is none.
+        ``module:function``. The function takes nothing and returns the number of devices, or a
+        list of what it says of each, or why there is none. What it says of a device is a mapping
+        of its ``name``, a ``description`` for people, and ``facts`` (JSON) for the backend.
     files : tuple of str
         Paths and glob patterns of the driver's files, device nodes and folders. Without any,
         answers are not kept beyond this process.
@@ -69,15 +72,18 @@ class Probe(Record):
     environment: tuple[str, ...] = ()
 
 
+Answer = str | int | list[dict[str, Any]]  # why there is no device, their number, or themselves
+
+
 class _ProbeResult(NamedTuple):
     """An answer, and whether it is that of the next process, too."""
 
-    answer: str | int
+    answer: Answer
     is_lasting: bool = False
 
 
-def ask(probe: Probe, seconds: float | None = None) -> str | int:
-    """Return the number of devices, or why there is none; it never raises and prints nothing.
+def ask(probe: Probe, seconds: float | None = None) -> Answer:
+    """Return the devices, or why there is none; it never raises and prints nothing.
 
     Parameters
     ----------
@@ -103,7 +109,7 @@ def ask(probe: Probe, seconds: float | None = None) -> str | int:
 
 
 def ask_in_thread(function: Callable[[], object], name: str, seconds: float | None = None
-                  ) -> str | int:  # fmt: skip
+                  ) -> Answer:  # fmt: skip
     """Return the answer of a function of this process; one that hangs is left behind.
 
     Parameters
@@ -116,7 +122,7 @@ def ask_in_thread(function: Callable[[], object], name: str, seconds: float | No
         The time limit, `PATIENCE` by default.
     """
     seconds = PATIENCE if seconds is None else seconds
-    answers: list[str | int] = []
+    answers: list[Answer] = []
 
     def work() -> None:
         try:
@@ -138,10 +144,12 @@ def in_words(error: Exception) -> str:
         return type(error).__name__
 
 
-def verified(answer: object) -> str | int:
-    """Return an answer if it is a reason or a number of devices, else a reason that says so."""
+def verified(answer: object) -> Answer:
+    """Return an answer if it is a reason or tells the devices, else a reason that says so."""
     if _is_count(answer):
         return answer
+    if _is_list(answer):
+        return [device | {"description": _line(device.get("description", ""))} for device in answer]
     if isinstance(answer, str) and _line(answer):
         return _line(answer)
     return f"its probe answered {_line(repr(answer))[:80]}, not a reason or a number of devices"
@@ -151,8 +159,27 @@ def _is_count(answer: object) -> TypeGuard[int]:
     return type(answer) is int and 0 <= answer <= _MOST_DEVICES
 
 
+def _is_list(answer: object) -> TypeGuard[list[dict[str, Any]]]:
+    """Return whether an answer describes devices, each by a name of its own."""
+    if not isinstance(answer, list) or len(answer) > _MOST_DEVICES:
+        return False
+    names = [_name_in(device) for device in answer]
+    return all(names) and len(set(names)) == len(names)
+
+
+def _name_in(device: object) -> str:
+    """Return the name of a device that a probe describes, "" if that is no description."""
+    if not isinstance(device, dict) or not set(device) <= {"name", "description", "facts"}:
+        return ""
+    name, words = device.get("name"), device.get("description", "")
+    is_sound = (isinstance(name, str) and re.fullmatch(GIVEN, name) and isinstance(words, str)
+                and isinstance(device.get("facts", {}), dict))
+    return str(name) if is_sound else ""
+
+
 def _is_answer(answer: object) -> bool:
-    return _is_count(answer) or (isinstance(answer, str) and _line(answer) != "")
+    return (_is_count(answer) or _is_list(answer)
+            or (isinstance(answer, str) and _line(answer) != ""))
 
 
 def _line(text: str) -> str:
@@ -238,7 +265,7 @@ def _boot() -> str:
 # ---- answers that are kept -----------------------------------------------------------------------
 
 
-def _remembered(name: str) -> str | int | None:
+def _remembered(name: str) -> Answer | None:
     """Return the answer that is kept under a key, None for none that makes sense."""
     try:
         data = cache().get(_KIND, name)
@@ -251,7 +278,7 @@ def _remembered(name: str) -> str | int | None:
     return verified(answer) if _is_answer(answer) else None
 
 
-def _remember(name: str, answer: str | int) -> None:
+def _remember(name: str, answer: Answer) -> None:
     try:
         cache().put(_KIND, name, json.dumps({"answer": answer}).encode())
     except Exception:  # as in _remembered: the next process asks again

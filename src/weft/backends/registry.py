@@ -1,16 +1,16 @@
 """Which devices there are: names, probing, and packages outside Weft that bring more.
 
-A device is named ``family[:ordinal][/pair]``: ``cpu``, ``cpu/c``, ``cuda:1``. A pair is one of the
+A device is named ``family[:ordinal or name][/pair]`` (`weft.backends.names`). A pair is one of the
 (renderer, compiler) pairs of a backend; the first is its default.
 """
 
 from __future__ import annotations
 
 import importlib
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from weft.backends.names import DeviceName, parse
 from weft.config import config
 from weft.errors import DeviceError, EnumerationError
 from weft.imports import importing
@@ -26,7 +26,6 @@ __all__ = [
     "HOST",
     "ORDER",
     "Backend",
-    "DeviceName",
     "Found",
     "available",
     "backend",
@@ -39,7 +38,6 @@ __all__ = [
     "generation",
     "lookup",
     "more_pairs",
-    "parse",
     "probe",
     "probe_pair",
     "register",
@@ -50,26 +48,13 @@ GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
 HOST: Final = "cpu"  # the device whose memory is that of this process
 ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu",
                 "interpreter")  # fmt: skip
-_BUILT_IN: Final = {f: f"weft.backends.{f}" for f in ("cpu", "disk", "null", "interpreter")}
+_BUILT_IN: Final = {f: f"weft.backends.{f}" for f in ("cpu", "disk", "null", "opencl",
+                                                       "interpreter")}  # fmt: skip
 _NOT_BUILT: Final = "this version of Weft has no backend for it"
 _ABSENT: Final = {
-    **dict.fromkeys(("cuda", "hip", "opencl", "vulkan", "webgpu"), _NOT_BUILT),
+    **dict.fromkeys(("cuda", "hip", "vulkan", "webgpu"), _NOT_BUILT),
     "tenstorrent": "no toolchain for it is known",
 }
-_NAME: Final = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,6}))?(?:/([a-z][a-z0-9_]*))?")
-
-
-class DeviceName(Record):
-    """A parsed device name. `pair` is empty for the default of the family."""
-
-    family: str
-    ordinal: int = 0
-    pair: str = ""
-
-    def __str__(self) -> str:
-        """Return the shortest name of the device."""
-        ordinal = f":{self.ordinal}" if self.ordinal else ""
-        return f"{self.family}{ordinal}{'/' if self.pair else ''}{self.pair}"
 
 
 class Opener(Protocol):
@@ -93,7 +78,7 @@ class Backend(Record):
         Returns why the family is absent, or an empty string. It may raise: that is a reason too.
         It is called in this process, and so is `count`.
     count : callable, optional
-        Returns how many devices there are.
+        Returns how many devices there are, or what a `Probe` may tell of them.
     target : callable
         ``(ordinal, pair) -> Target``.
     renderer, compiler : callable
@@ -124,7 +109,7 @@ class Backend(Record):
     family: str
     pairs: tuple[str, ...]
     probe: Callable[[], str] | None
-    count: Callable[[], int] | None
+    count: Callable[[], int | list[dict[str, Any]]] | None
     target: Callable[[int, str], Target]
     renderer: Callable[[Target, str], Any]
     compiler: Callable[[Target, str], Any]
@@ -140,11 +125,27 @@ class Backend(Record):
 
 
 class Found(Record):
-    """What probing said of a family: `reason` is empty where it can be used."""
+    """What probing said of a family.
+
+    Attributes
+    ----------
+    family : str
+        The family, or family and pair.
+    reason : str
+        Why it cannot be used, empty where it can.
+    devices : tuple of str
+        Names of its devices.
+    ordinals : tuple of int
+        Their numbers, in the same order.
+    described : tuple of Mapping
+        What the probe said of each, in the same order, if it said more than their number.
+    """
 
     family: str
     reason: str
     devices: tuple[str, ...] = ()
+    ordinals: tuple[int, ...] = ()
+    described: tuple[Mapping[str, Any], ...] = ()
 
 
 _backends: dict[str, Backend] = {}
@@ -164,26 +165,9 @@ def _read_again() -> None:
 _lock = mutex(_read_again)
 
 
-def parse(text: str) -> DeviceName:
-    """Return the parts of a device name.
-
-    Raises
-    ------
-    DeviceError
-        If it is not ``family[:ordinal][/pair]``.
-    """
-    match = _NAME.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        raise DeviceError("device", found=repr(text), expected="family[:ordinal][/pair]",
-                          hint="for example cpu, cpu/c or cuda:1")
-    family, ordinal, pair = match.groups()
-    return DeviceName(family, int(ordinal or 0), pair or "")
-
-
 def canonical(found: Backend, name: DeviceName) -> str:
     """Return the shortest name of a device, without the default pair of its family."""
-    pair = "" if name.pair == _pairs(found)[0] else name.pair
-    return str(DeviceName(name.family, name.ordinal, pair))
+    return str(name.replace(pair="" if name.pair == _pairs(found)[0] else name.pair))
 
 
 def generation() -> int:
@@ -244,7 +228,7 @@ def backend(family: str) -> Backend:
 
 
 def lookup(text: str) -> tuple[Backend, DeviceName]:
-    """Return the backend of a device name, and the name with its pair filled in.
+    """Return the backend of a device name, and the name with all its parts filled in.
 
     Raises
     ------
@@ -263,13 +247,23 @@ def lookup(text: str) -> tuple[Backend, DeviceName]:
         raise DeviceError("device", found=text,
                           expected="one of " + ", ".join(f"{name.family}/{p}" for p in pairs),
                           hint="disabled in the configuration" if pair in found.pairs else None)
-    if str(DeviceName(name.family, name.ordinal)) not in state.devices:
+    which = _number(state, name)
+    if which is None:
         raise DeviceError("device", found=text, expected="one of " + ", ".join(state.devices))
     if pair != found.pairs[0]:
         reason = probe_pair(found, pair).reason
         if reason:
             raise DeviceError("device", found=text, expected="a device that is there", hint=reason)
-    return found, DeviceName(name.family, name.ordinal, pair)
+    called = parse(state.devices[which]).called
+    return found, DeviceName(name.family, state.ordinals[which], pair, called)
+
+
+def _number(state: Found, name: DeviceName) -> int | None:
+    """Return which of the devices that were found a name means."""
+    for number, (device, ordinal) in enumerate(zip(state.devices, state.ordinals, strict=True)):
+        if parse(device).called == name.called if name.called else ordinal == name.ordinal:
+            return number
+    return None
 
 
 def _pairs(found: Backend) -> list[str]:
@@ -432,13 +426,19 @@ def _probe(family: str) -> tuple[Found, Backend | None]:
     answer = _answer(found)
     if isinstance(answer, str):
         return Found(family, answer), found
-    wanted = range(answer) if settings.ids is None else settings.ids
-    devices = tuple(str(DeviceName(family, i)) for i in wanted if i < answer)
-    return Found(family, "" if devices else "no device of it was found", devices), found
+    count = answer if isinstance(answer, int) else len(answer)
+    wanted = range(count) if settings.ids is None else settings.ids
+    ordinals = tuple([i for i in wanted if i < count])
+    said = () if isinstance(answer, int) else tuple([answer[i] for i in ordinals])
+    called = [d["name"] for d in said] or [""] * len(ordinals)
+    devices = tuple([str(DeviceName(family, i, "", name))
+                     for i, name in zip(ordinals, called, strict=True)])
+    reason = "" if devices else "no device of it was found"
+    return Found(family, reason, devices, ordinals, said), found
 
 
-def _answer(found: Backend) -> str | int:
-    """Return the number of devices or why there is none; what is not built in has a time limit."""
+def _answer(found: Backend) -> str | int | Sequence[Mapping[str, Any]]:
+    """Return the devices, or why there is none; what is not built in has a time limit."""
     if found.probe_in_child is None and found.family in _BUILT_IN:
         try:
             return _ask(found)
@@ -452,7 +452,7 @@ def _answer(found: Backend) -> str | int:
     return probing.ask_in_thread(lambda: _ask(found), found.family)
 
 
-def _ask(found: Backend) -> str | int:
+def _ask(found: Backend) -> str | int | list[dict[str, Any]]:
     if found.probe is None or found.count is None:
         return "its backend does not say how to find it"
     if reason := found.probe():

@@ -40,18 +40,20 @@ def command() -> None:
                 state, what = "ready", _description(found.family)
             except Exception as error:  # of a driver, which the others have nothing to do with
                 state, what = "failing", f"{type(error).__name__}: {error}"
-        for name in found.devices or (found.family,):
-            table.add_row(name, state, escape(what))
+        said = [device.get("description") for device in found.described]
+        for number, name in enumerate(found.devices or (found.family,)):
+            words = (said[number] if state == "ready" and number < len(said) else "") or what
+            table.add_row(name, state, escape(words))
     Console().print(table)
 
 
 def _description(family: str) -> str:
     """Return what a family of devices, or one of its pairs, is."""
-    from weft.backends import cpu, cpu_c, registry
+    from weft.backends import cpu, cpu_c, names, registry
 
     if family == cpu_c.NAME:
         return cpu_c.description(cpu.host_target())
-    name = registry.parse(family)
+    name = names.parse(family)
     found = registry.backend(name.family)
     if found.description:
         return found.description

@@ -22,7 +22,7 @@ from weft.runtimes.base import Event, View, consume, driving
 from weft.runtimes.memory.host_memory import as_bytes
 from weft.runtimes.memory.pool import block_size
 
-__all__ = ["DeviceBuffer", "DevicePool", "Driver", "part"]
+__all__ = ["AllOf", "DeviceBuffer", "DevicePool", "Driver", "part"]
 
 
 class Driver(Protocol):
@@ -151,6 +151,11 @@ class AllOf(Event):
         self._events = events
 
     @property
+    def parts(self) -> list[Event]:
+        """The events that it stands for."""
+        return self._events
+
+    @property
     def done(self) -> bool:
         """Whether all have happened."""
         return all(e.done for e in self._events)
@@ -212,8 +217,12 @@ class DevicePool:
             handle = self._grow(size)
         buffer = self._kind(self, (handle, size), nbytes)
         if zero:
+            clear = getattr(self._driver, "clear", None)  # of drivers that need no host memory
             with driving(self.device, CopyError):
-                self._driver.write(handle, 0, memoryview(bytes(nbytes)))
+                if clear is not None:
+                    clear(handle, nbytes)
+                else:
+                    self._driver.write(handle, 0, memoryview(bytes(nbytes)))
         return buffer
 
     def free(self, buffer: DeviceBuffer, wait: Iterable[Event] = ()) -> None:

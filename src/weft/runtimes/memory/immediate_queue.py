@@ -1,22 +1,21 @@
 """What devices share whose work is done when a call returns, on memory of the host.
 
-`HostBlocks` is raw memory for a `DevicePool`. `ImmediateQueue` copies and fills it, and checks what
-a launch is given; a device adds its launch.
+`HostBlocks` is raw memory for a `DevicePool`. `ImmediateQueue` copies and fills it; a device adds
+its launch.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 from weft.config import Debug, debug
-from weft.errors import CopyError, HandleError, LaunchError
 from weft.runtimes.base import Event, Failure, View, consume
 from weft.runtimes.load import InFlight
 from weft.runtimes.memory import host_memory
-from weft.runtimes.memory.device_pool import DeviceBuffer, part
+from weft.runtimes.memory.checked_queue import CheckedQueue
+from weft.runtimes.memory.device_pool import DeviceBuffer
 
 __all__ = ["HostBlocks", "ImmediateQueue", "Stopped", "bytes_at"]
 
@@ -71,7 +70,7 @@ class Stopped(Event):
         return Stopped(self.device, self._failure)
 
 
-class ImmediateQueue:
+class ImmediateQueue(CheckedQueue):
     """Work of a device, done by the time that a call returns.
 
     Attributes
@@ -81,7 +80,7 @@ class ImmediateQueue:
     """
 
     def __init__(self, device: str) -> None:
-        self.device = device
+        super().__init__(device)
         self.in_flight = InFlight()
 
     def copy(self, destination: DeviceBuffer | View, source: DeviceBuffer | View,
@@ -95,12 +94,7 @@ class ImmediateQueue:
         HandleError
             If a buffer was released or is another device's, or an event was used before.
         """
-        to, of = self._own(destination), self._own(source)
-        room = min(to.buffer.nbytes - to.offset, of.buffer.nbytes - of.offset)
-        count = of.buffer.nbytes - of.offset if nbytes is None else nbytes
-        if not 0 <= count <= room:
-            raise CopyError("copy", found=f"{count} bytes where {room} are",
-                            expected="no more bytes than both have")
+        to, of, count = self._copied(destination, source, nbytes)
         with self.in_flight:
             consume(wait, self.device)
             self._move(to, of, count)
@@ -117,10 +111,7 @@ class ImmediateQueue:
         CopyError
             If there are fewer.
         """
-        to = self._own(target)
-        if not 0 <= nbytes <= to.buffer.nbytes - to.offset:
-            raise CopyError("fill", found=f"{nbytes} bytes of {to.buffer.nbytes - to.offset}",
-                            expected="memory with as many bytes")
+        to = self._filled(target, nbytes)
         with self.in_flight:
             consume(wait, self.device)
             self._set(to, nbytes, byte)
@@ -128,33 +119,6 @@ class ImmediateQueue:
 
     def synchronize(self) -> None:
         """Return at once: nothing is ever pending."""
-
-    def _given(self, name: str, buffers: Sequence[Any], variables: Sequence[int], nbuffers: int,
-               nvariables: int) -> list[View]:  # fmt: skip
-        """Return the buffers of a launch, checked.
-
-        Raises
-        ------
-        LaunchError
-            If their count, or that of the variables, is wrong.
-        HandleError
-            If a buffer was released or is another device's.
-        """
-        for what, given, wanted in (("buffers", len(buffers), nbuffers),
-                                    ("variables", len(variables), nvariables)):
-            if given != wanted:
-                raise LaunchError(name, found=f"{given} {what}", expected=f"{wanted}")
-        return [self._own(b) for b in buffers]
-
-    def _own(self, buffer: DeviceBuffer | View) -> View:
-        """Return a part of the device's own memory."""
-        view = part(buffer)
-        found = getattr(view.buffer, "device", type(view.buffer).__name__)
-        if found != self.device:
-            raise HandleError("queue", found=f"memory of {found}",
-                              expected=f"memory of {self.device}")
-        _ = view.buffer.handle  # which raises if it was released
-        return view
 
     def _address(self, view: View) -> int:
         address: int = view.buffer.handle

@@ -1,7 +1,8 @@
 """Devices: the public functions that list them, set the default, synchronise; where values are.
 
-A device is named ``family[:ordinal][/pair]``. The default is what `set_default_device` chose, else
-what ``WEFT_DEVICE`` names, else the first family that can be used, in the order of probing.
+A device is named ``family[:ordinal or name][/pair]``. The default is what `set_default_device`
+chose, else what ``WEFT_DEVICE`` names, else the first family that can be used, in the order of
+probing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft import driver
-from weft.backends import registry
+from weft.backends import names, registry
 from weft.config import Config, changed, config
 from weft.driver import placement
 from weft.driver.context import context
@@ -45,7 +46,7 @@ def devices() -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        As in ``family[:ordinal]``.
+        As in ``family[:ordinal or name]``.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def set_default_device(device: object) -> None:
     Parameters
     ----------
     device : str or None
-        ``family[:ordinal][/pair]``, or ``auto`` for the one that has most to give at this moment:
+        ``family[:ordinal or name][/pair]``, or ``auto`` for the one that has most to give now:
         by its rate, the share of it that is free, and memory.
 
     Raises
@@ -112,7 +113,7 @@ def is_available(device: object = None) -> bool:
     Parameters
     ----------
     device : str, optional
-        ``family[:ordinal][/pair]``.
+        ``family[:ordinal or name][/pair]``.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def is_available(device: object = None) -> bool:
     """
     if device is None:
         return bool(devices())
-    registry.parse(_text(device))
+    names.parse(_text(device))
     try:
         registry.lookup(_text(device))
     except DeviceError:
@@ -147,7 +148,7 @@ def synchronize(device: object = None) -> None:
     Parameters
     ----------
     device : str, optional
-        ``family[:ordinal][/pair]``.
+        ``family[:ordinal or name][/pair]``.
 
     Raises
     ------
@@ -190,7 +191,7 @@ def moved(node: Node, place: str) -> Node:
 
 def _checked(device: object) -> str:
     name = registry.lookup_default(_text(device))
-    return str(registry.DeviceName(name.family, name.ordinal, registry.parse(_text(device)).pair))
+    return str(name.replace(pair=names.parse(_text(device)).pair))
 
 
 def _text(device: object) -> str:

@@ -71,7 +71,7 @@ PARAMETERS: Final = {
     "dtype:mean": """dtype : dtype or str, optional
     The float type to convert the elements to before.""",
     "device": """device : str, optional
-    ``family[:ordinal][/pair]``, as `weft.devices` lists them, or ``auto``.""",
+    ``family[:ordinal or name][/pair]``, as `weft.devices` lists them, or ``auto``.""",
     "stream": """stream : None
     There are no streams to choose from.""",
     "copy": """copy : bool, optional
@@ -290,7 +290,7 @@ PARAMETERS: Final = {
     "device:new": """device : str, optional
     Where the tensor lies; the default device if left out.""",
     "device:name": """device : str, optional
-    ``family[:ordinal][/pair]``.""",
+    ``family[:ordinal or name][/pair]``.""",
     "requires_grad": """requires_grad : bool
     Whether gradients of it are recorded.""",
     "data": """data, dtype, device

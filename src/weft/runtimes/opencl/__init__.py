@@ -1,0 +1,1 @@
+"""Devices of OpenCL drivers, by pyopencl."""
