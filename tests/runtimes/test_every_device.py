@@ -28,11 +28,8 @@ from weft.runtimes import base
 from weft.runtimes.base import Image, View
 
 DEVICES = {"cpu": "cpu", "cpu/c": "cpu/c", "interpreter": "interpreter", "null": "null",
-           "far": "cpu", "late": "cpu", "late:1": "cpu"}  # fmt: skip
-
-
-# Devices whose kernels nothing writes yet: memory and queues alone.
-UNRENDERED = {"opencl:pocl": "opencl:pocl", "opencl:intel": "opencl:intel"}
+           "far": "cpu", "late": "cpu", "late:1": "cpu", "opencl:pocl": "opencl:pocl",
+           "opencl:intel": "opencl:intel"}  # fmt: skip
 
 
 def rows(devices):
@@ -46,14 +43,8 @@ def opened(name):
     return context(name).runtime
 
 
-@pytest.fixture(params=rows(DEVICES | UNRENDERED))
-def device(request):
-    return opened(request.param)
-
-
 @pytest.fixture(params=rows(DEVICES))
-def rendered(request):
-    """A device that kernels are compiled for."""
+def device(request):
     return opened(request.param)
 
 
@@ -181,9 +172,9 @@ def test_A8_it_meets_the_protocol(device):
     assert device.info["name"]
 
 
-def test_A8_programs_and_failures(rendered, rng):
+def test_A8_programs_and_failures(device, rng):
     """What stops a kernel stops it alone: the first failure is told, and all goes on."""
-    device, keeps = rendered, has_memory(rendered)
+    device, keeps = device, has_memory(device)
     x = weft.tensor(rng.random(100, np.float32), device=device.name)
     table = weft.arange(100, device=device.name).realize()
     np.testing.assert_allclose((x * 2 + 1).numpy(), x.numpy() * 2 + keeps)
@@ -194,8 +185,8 @@ def test_A8_programs_and_failures(rendered, rng):
     assert table[weft.tensor([1, 99], device=device.name)].tolist() == [keeps, 99 * keeps]
 
 
-def test_D4_threads_share_a_program(rendered):
-    device, keeps = rendered, has_memory(rendered)
+def test_D4_threads_share_a_program(device):
+    device, keeps = device, has_memory(device)
 
     @weft.kernel
     def scaled(x, y, k):
@@ -225,9 +216,9 @@ def test_D4_threads_share_a_program(rendered):
 
 
 @pytest.mark.slow
-def test_A8_ten_thousand_cycles_of_load_launch_and_free_leave_nothing(rendered):
+def test_A8_ten_thousand_cycles_of_load_launch_and_free_leave_nothing(device):
     """Memory, handles and mappings of the process stay as they are."""
-    device = rendered
+    device = device
     kernel = kernelize([graphs.el(Op.MUL, graphs.leaf(7), graphs.leaf(7))])[0].kernel
     code = kernels.compiled(kernel, context(device.name), tiers=False)
     loaded = Image(code.name, code.image, tuple(code.variables), len(kernel.params))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.ir.dtype import float64
+from weft.ir.node import HOST
 from weft.optim.optimizer import Group, Optimizer
 from weft.optim.sections import SECTIONS
 from weft.tensors.api.creation import ones
@@ -147,7 +148,7 @@ class NAdam(Optimizer):
     def initial(self, p: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return moments of zeros, and 1 as the product of momenta."""
         made = super().initial(p, options)
-        return {**made, "mu_product": ones(dtype=float64)}
+        return {**made, "mu_product": ones(dtype=float64, device=HOST)}
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Move by the gradient and the first moment, over the root of the second."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from weft.errors import DTypeError, GradientError, RangeError, ShapeError
 from weft.ir.dtype import float32, float64
+from weft.ir.node import HOST
 from weft.optim.sections import SECTIONS
 from weft.tensors.api.autograd import enable_grad, no_grad
 from weft.tensors.api.creation import tensor, zeros
@@ -52,7 +53,9 @@ class Group(MutableMapping[str, Any]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
         wide = any(p.dtype is float64 for p in options["params"])
-        self.rate = tensor(float(options["lr"]), dtype=float64 if wide else float32).realize()
+        # In the memory of the process, a number meets parameters of every device.
+        self.rate = tensor(float(options["lr"]), dtype=float64 if wide else float32,
+                           device=HOST).realize()
         self._settings = object()  # another one when an option changes that a capture has read
         self._read: set[str] = set()
 

@@ -9,6 +9,7 @@ from weft.errors import BoundsError, DeviceError
 
 DEVICES = [pytest.param("far", marks=pytest.mark.requires("cpu")),
            pytest.param("late:1", marks=pytest.mark.requires("cpu")),
+           pytest.param("opencl:pocl", marks=pytest.mark.requires("opencl:pocl")),
            pytest.param("cpu/c", marks=pytest.mark.requires("cpu/c")),
            pytest.param("interpreter", marks=pytest.mark.requires("interpreter"))]  # fmt: skip
 

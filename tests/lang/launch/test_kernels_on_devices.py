@@ -9,7 +9,8 @@ from weft import gpu
 from weft.errors import BoundsError, DeviceError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("compiled")
-PLACES = ("far", "late", "late:1", pytest.param("cpu/c", marks=pytest.mark.requires("cpu/c")))
+PLACES = ("far", "late", "late:1", pytest.param("cpu/c", marks=pytest.mark.requires("cpu/c")),
+          pytest.param("opencl:pocl", marks=pytest.mark.requires("opencl:pocl")))
 TABLE = np.array([10, 20, 30, 40], np.int32)
 
 

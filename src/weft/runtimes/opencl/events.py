@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from weft.errors import SyncError
 from weft.runtimes.base import Event, Failure
 from weft.runtimes.opencl.driver import translated
+from weft.runtimes.opencl.printing import Lines, show
 
 __all__ = ["RECORD", "Home", "OpenCLEvent", "Record", "Work"]
 
@@ -23,13 +24,17 @@ _yield: Final = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class Record:
-    """A status record of launches: memory of the device, and where the host reads it to."""
+    """A status record of launches: memory of the device, and where the host reads it to.
 
-    __slots__ = ("buffer", "host")
+    One with room for words belongs to one launch of a kernel that prints `lines`.
+    """
 
-    def __init__(self, buffer: Any) -> None:
+    __slots__ = ("buffer", "host", "lines")
+
+    def __init__(self, buffer: Any, size: int = RECORD.size, lines: Lines = ()) -> None:
         self.buffer = buffer
-        self.host = bytearray(RECORD.size)
+        self.host = bytearray(size)
+        self.lines = lines
 
 
 class Home(Protocol):
@@ -141,13 +146,15 @@ class Work:
                 return
             record = self._record
             if record is not None:
-                code, _, _, _, index, bound = RECORD.unpack(record.host)
+                code, _, _, _, index, bound = RECORD.unpack_from(record.host)
                 if code and self.error is None:
                     self.failure = Failure(code, index, bound)
             self.over = True
             self._record = None
-            if record is not None and self.error is None:
+            if record is not None and self.error is None and not record.lines:
                 self.session.give_back(record, clean=self.failure is None)
+        if record is not None and record.lines and self.error is None:
+            show(record.lines, memoryview(record.host)[RECORD.size :])
 
     def interval(self) -> tuple[int, int] | None:
         """Return begin and end in nanoseconds of `time.monotonic_ns`, if the driver tells."""

@@ -2,9 +2,10 @@
 
 The first line of an image is ``// weft`` and a JSON object: the entries in the order in which a
 launch runs them, each with its number of work-groups (0 where that is not known); bytes of scratch
-memory, shared and of each work-group; whether a launch may fail; and options of the driver's
-compiler. Arguments of each entry are, for each buffer, a pointer and an offset in bytes; the
-variables; the status record; the scratch memory.
+memory, shared and of each work-group; whether a launch may fail; options of the driver's compiler;
+lines that it prints, and room for their values behind the status record. Arguments of each entry
+are, for each buffer, a pointer and an offset in bytes; the variables; the status record; the
+scratch memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weft.background import Task
 from weft.errors import CompileError
 from weft.locks import mutex
 from weft.runtimes.base import Loadable
+from weft.runtimes.opencl.printing import Lines, lines_of
 from weft.store import cache, fingerprint
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Header(NamedTuple):
     own: int
     fails: bool
     options: tuple[str, ...]
+    lines: Lines = ()
+    room: int = 0
 
 
 class _Built(NamedTuple):
@@ -65,11 +69,11 @@ class OpenCLProgram:
         Each entry's kernel, and the number of work-groups that it is launched with.
     scratch : int
         Bytes of scratch memory of a launch.
-    fails : bool
-        Whether a launch may fail.
+    header : Header
+        What the image says of it.
     """
 
-    __slots__ = ("_built", "fails", "launches", "name", "nbuffers", "nvariables", "scratch",
+    __slots__ = ("_built", "header", "launches", "name", "nbuffers", "nvariables", "scratch",
                  "session")  # fmt: skip
 
     def __init__(self, session: Session, code: Loadable, built: _Built) -> None:
@@ -83,7 +87,7 @@ class OpenCLProgram:
         self.launches = tuple([(kernel, (count,)) for (kernel, _), count
                                in zip(built.kernels, counts, strict=True)])  # fmt: skip
         self.scratch = header.shared + header.own * max(counts)
-        self.fails = header.fails
+        self.header = header
 
 
 class Programs:
@@ -203,7 +207,8 @@ def header_of(name: str, image: bytes) -> tuple[str, Header]:
             raise ValueError(f"its first line is {line[:80]!r}")
         said = json.loads(line.removeprefix(_MARK))
         header = Header(tuple([(e["name"], e["groups"]) for e in said["entries"]]),
-                        said["shared"], said["own"], said["fails"], tuple(said["options"]))
+                        said["shared"], said["own"], said["fails"], tuple(said["options"]),
+                        lines_of(said.get("prints", ())), said.get("room", 0))
         if not _is_sound(header):
             raise ValueError(f"its first line says {line[:200]!r}")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -213,7 +218,7 @@ def header_of(name: str, image: bytes) -> tuple[str, Header]:
 
 
 def _is_sound(header: Header) -> bool:
-    counts = [header.shared, header.own, *(groups for _, groups in header.entries)]
+    counts = [header.shared, header.own, header.room, *(groups for _, groups in header.entries)]
     return (bool(header.entries) and all(isinstance(entry, str) for entry, _ in header.entries)
             and all(type(n) is int and n >= 0 for n in counts) and type(header.fails) is bool
             and all(isinstance(o, str) and o not in _FORBIDDEN for o in header.options))

@@ -136,7 +136,11 @@ class OpenCLQueue(CheckedQueue):
         session.check()
         session.sweep()
         scratch = self._room(program.scratch) if program.scratch else None
-        record = session.record() if program.fails else None
+        header, record = program.header, None
+        if header.lines:
+            record = session.printing_record(header.lines, header.room)
+        elif header.fails:
+            record = session.record()
         memory += (at, self._spare if record is None else record.buffer, at + 1, scratch)
         given, packed = tuple(memory), tuple(numbers)
         enqueue, queue = session.core.enqueue_nd_range_kernel, session.queue

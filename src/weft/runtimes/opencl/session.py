@@ -11,6 +11,7 @@ from weft.errors import InitializationError, SyncError
 from weft.locks import in_child, mutex
 from weft.runtimes.opencl.driver import code_identity, describe, device_of, pyopencl
 from weft.runtimes.opencl.events import RECORD, Record, Work
+from weft.runtimes.opencl.printing import HEAD, Lines, room_of
 
 __all__ = ["Session"]
 
@@ -100,6 +101,13 @@ class Session:
                                            RECORD.size, bytes(RECORD.size)))
         self.core._enqueue_fill_buffer(self.queue, found.buffer, bytes(1), 0, RECORD.size)
         return found
+
+    def printing_record(self, lines: Lines, words: int) -> Record:
+        """Return a status record for a launch that prints, with room for so many words."""
+        size = RECORD.size + room_of(words)
+        buffer = self.buffer(size)
+        self.core._enqueue_fill_buffer(self.queue, buffer, bytes(1), 0, RECORD.size + HEAD)
+        return Record(buffer, size, lines)
 
     def give_back(self, record: Record, clean: bool) -> None:
         """Take a record back whose launch is over."""

@@ -10,8 +10,9 @@ from weft.ir.op import Op
 from weft.renderers.cstyle.c.target import LACKING
 from weft.target import REPORTED, Target
 
-__all__ = ["ROUNDED", "opencl_target"]
+__all__ = ["ATOMICS", "ROUNDED", "opencl_target"]
 
+ATOMICS: Final = "+int64_atomics"
 ROUNDED: Final = "+rounded"  # divides and takes roots of float32 with correct rounding if asked to
 
 
@@ -25,22 +26,23 @@ def opencl_target(host: Target, facts: Mapping[str, Any]) -> Target:
     host : Target
         The processor of this process.
     facts : mapping
-        What the driver says: ``double``, ``is_cpu``, ``fused`` (whether an instruction does fused
-        multiply-adds), ``rounded`` (float32 quotients and roots), ``units``, ``memory`` (bytes).
+        What the driver says: ``is_cpu``; ``double`` and ``int64_atomics`` (extensions); ``fma``
+        (fused multiply-adds by an instruction); ``rounds_divide`` (float32 quotients and roots,
+        if asked to); ``units``; ``memory`` in bytes.
     """
-    lacking = set(LACKING)
-    if not facts.get(
-        "fused", facts.get("is_cpu") and Op.MAD.name in {o for o, _ in host.operations}
-    ):
-        lacking.add(Op.MAD.name)
-    operations = frozenset((op, d) for op, d in host.operations if op not in lacking)
-    if not facts.get("double"):
-        operations = frozenset((op, d) for op, d in operations if d != dt.float64.text)
-    vector_bytes = host.vector_bytes if facts.get("is_cpu") else 16
+    known = {op for op, _ in host.operations}
+    fused = facts.get("fma") and (not facts.get("is_cpu") or Op.MAD.name in known)
+    lacking = {*LACKING, *(() if fused else (Op.MAD.name,))}
+    left = () if facts.get("double") else (dt.float64.text,)
+    operations = frozenset((op, d) for op, d in host.operations if op not in lacking
+                           and d not in left)  # fmt: skip
+    features = [ROUNDED] * bool(facts.get("rounds_divide"))
+    features += [ATOMICS] * bool(facts.get("int64_atomics"))
     return host.replace(
-        name="opencl", arch="opencl", cpu="", features=(ROUNDED,) if facts.get("rounded") else (),
-        vector_bytes=min(vector_bytes, 64), operations=operations, native_conversions=frozenset(),
-        ieee_extremes=False, cores=int(facts.get("units") or 1),
+        name="opencl", arch="opencl", cpu="", features=tuple(sorted(features)),
+        vector_bytes=min(host.vector_bytes, 64) if facts.get("is_cpu") else 16,
+        operations=operations, native_conversions=frozenset(), ieee_extremes=False,
+        cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or host.memory_bytes),
         sources=(("cores", REPORTED), ("memory_bytes", REPORTED), ("operations", REPORTED)),
     )  # fmt: skip

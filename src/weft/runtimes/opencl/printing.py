@@ -1,0 +1,62 @@
+"""What kernels on a device have printed: words behind the status record, and their text."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Any, Final
+
+from weft.ir.dtype import DType, from_text
+from weft.ir.print_format import shown
+
+__all__ = ["HEAD", "Lines", "lines_of", "room_of", "show"]
+
+Lines = tuple[tuple[str, tuple[DType, ...]], ...]
+
+HEAD: Final = 8  # bytes before the words: how many there are, or would be if all had found room
+_WORD: Final = 8
+
+
+def lines_of(said: Any) -> Lines:
+    """Return the lines that a kernel prints, as its image says: texts, and types of the values.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If the image says anything else.
+    """
+    return tuple([(str(text), tuple([from_text(name) for name in names])) for text, names in said])
+
+
+def room_of(words: int) -> int:
+    """Return the bytes that so many words take, with what stands before them."""
+    return HEAD + _WORD * words
+
+
+def show(lines: Lines, memory: memoryview) -> None:
+    """Print what a launch has written, line by line, and say so if there was no room for all."""
+    used = int.from_bytes(memory[:4], sys.byteorder)
+    words = memory[HEAD:].cast("q")
+    at, end = 0, min(used, len(words))
+    out: list[str] = []
+    while at < end:
+        text, dtypes = lines[words[at]]
+        if at + 1 + len(dtypes) > len(words):
+            break
+        values = (_value(words[at + 1 + k], d) for k, d in enumerate(dtypes))
+        out.append(text.format(*(shown(v, d) for v, d in zip(values, dtypes, strict=True))))
+        at += 1 + len(dtypes)
+    print("".join(out), end="")
+    if used > len(words):
+        print(f"weft: {used - at} words that the kernel printed found no room", file=sys.stderr)
+
+
+def _value(word: int, dtype: DType) -> int | float | bool:
+    """Return the value that a word holds."""
+    if dtype.is_bool:
+        return bool(word)
+    if not dtype.is_float:
+        return word & ((1 << 64) - 1) if dtype.kind == "u" else word
+    kind = "d" if dtype.bits == 64 else "f"
+    found: float = struct.unpack_from(f"={kind}", struct.pack("=q", word))[0]
+    return found

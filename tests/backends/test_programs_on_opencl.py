@@ -1,0 +1,143 @@
+"""Whole programs on devices of OpenCL: examples, steps of training, printing, atomics, failures."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+from weft import gpu, nn
+from weft.errors import BoundsError
+
+DEVICES = [pytest.param(name, marks=pytest.mark.requires(name))
+           for name in ("opencl:pocl", "opencl:intel")]  # fmt: skip
+EXAMPLES = sorted(p.stem for p in Path(__file__).parents[2].glob("examples/kernels/[a-z]*.py"))
+KINDS = {"add": np.add, "max": np.maximum, "min": np.minimum, "and_": np.bitwise_and,
+         "or_": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    weft.set_default_device(request.param)
+    yield request.param
+    weft.set_default_device(None)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_E14_examples(device, name):
+    importlib.import_module(f"examples.kernels.{name}").check()
+
+
+def test_a_step_of_training_is_that_of_the_processor(device, rng):
+    data, labels = rng.standard_normal((31, 17)).astype(np.float32), rng.integers(0, 5, 31)
+    found = []
+    for place in ("cpu", device):
+        weft.manual_seed(3)
+        model = nn.Sequential(nn.Linear(17, 23), nn.GELU(), nn.LayerNorm(23), nn.Linear(23, 5))
+        model = model.to(place)
+        optimizer = weft.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = weft.tensor(data, device=place), weft.tensor(labels, device=place)
+
+        @weft.jit
+        def step(x, y, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = weft.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        losses = [step(x, y).item() for _ in range(5)]
+        found.append((losses, [p.detach().numpy() for p in model.parameters()]))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
+    for a, b in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert found[1][0][4] < found[1][0][0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+def test_atomic_operations(device, rng, kind, dtype):
+    operation = getattr(gpu.atomic, kind)
+
+    @weft.kernel
+    def gather(x, out):
+        i = gpu.grid(1)
+        if i < x.size:
+            operation(out, i % 3, x[i])
+
+    x = rng.integers(0, 1 << 20, 1000).astype(dtype)
+    first = rng.integers(0, 1 << 20, 3).astype(dtype)
+    out = first.copy()
+    gather[16, 64](x, out)
+    want = [KINDS[kind].reduce([first[k], *x[k::3]]) for k in range(3)]
+    np.testing.assert_array_equal(out, np.array(want).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_atomic_sums_of_floats(device, rng, dtype):
+    @weft.kernel
+    def total(x, out):
+        i = gpu.grid(1)
+        if i < x.size:
+            gpu.atomic.add(out, i % 5, x[i])
+
+    x, out = rng.integers(0, 9, 200).astype(dtype), np.zeros(7, dtype)
+    total[4, 64](x, out)
+    np.testing.assert_array_equal(out, [*(x[k::5].sum() for k in range(5)), 0, 0])
+
+
+def test_kernels_print(device, capfd):
+    @weft.kernel
+    def told(x, n):
+        i = gpu.grid(1)
+        if i < n:
+            print("element", i, x[i], x[i] > 1)
+
+    told[1, 64](np.array([0.1, 2.5, -3e300]), 3)
+    told[1, 64](np.array([1.65, 7], np.float32), 2)
+    weft.synchronize(device)
+    assert sorted(capfd.readouterr().out.splitlines()) == sorted([
+        "element 0 0.1 False", "element 1 2.5 True", "element 2 -3e+300 False",
+        "element 0 1.65 True", "element 1 7.0 True"])  # fmt: skip
+
+
+def test_what_finds_no_room_is_said(device, capfd):
+    @weft.kernel
+    def told(n):
+        i = gpu.grid(1)
+        if i < n:
+            print(i)
+
+    told[400, 256](100_000)
+    weft.synchronize(device)
+    found = capfd.readouterr()
+    lines = [int(line) for line in found.out.split()]
+    assert len(set(lines)) == len(lines) == 1 << 15
+    assert "found no room" in found.err
+
+
+def test_a_failure_names_index_and_line_and_later_launches_run(device):
+    @weft.kernel
+    def put(x, at):
+        i = gpu.grid(1)
+        x[i + at] = 1
+
+    x = np.zeros(64, np.float32)
+    with pytest.raises(BoundsError, match="from 0 to 63") as caught:
+        put[1, 64](x, 7)
+    assert "x[i + at] = 1" in str(caught.value)
+    put[1, 64](x, 0)
+    assert x.sum() == 64
+
+
+def test_sums_of_parts_between_launches_of_a_kernel(device, rng):
+    """Kernels of several phases: partial results are in scratch memory, other launches' too."""
+    x = rng.standard_normal((300, 1001)).astype(np.float32)
+    there = [weft.tensor(x + k, device=device) for k in range(4)]
+    found = [(t.var(), t.max(), t.reshape(-1).sort()[0]) for t in there]
+    for k, (var, most, ordered) in enumerate(found):
+        np.testing.assert_allclose(var.item(), np.var(x + k, ddof=1, dtype=np.float64), rtol=1e-4)
+        assert most.item() == (x + k).max()
+        np.testing.assert_array_equal(ordered.numpy(), np.sort((x + k).reshape(-1)))
