@@ -142,6 +142,16 @@ def test_A12_auto_never_takes_what_has_to_be_asked_for():
             weft.set_default_device(None)
 
 
+def test_auto_asks_no_driver_of_what_has_to_be_asked_for(two):
+    """Probes start processes and load drivers: a second of time for devices that are not taken."""
+    asked = []
+    registry.register(registry.backend("far").replace(probe=lambda: asked.append(1) or ""))
+    assert weft.tensor([1.0, 2.0], device="auto").device in ("cpu", "late")
+    assert not asked
+    assert "far" in weft.devices()
+    assert asked
+
+
 def test_a_device_that_fails_is_left_out(two, monkeypatch):
     def broken():
         raise DeviceError("driver", found="nothing")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from weft.backends import registry
 from weft.driver.context import Context, context
-from weft.errors import WeftError
+from weft.errors import DeviceError, WeftError
 from weft.ir import node as nd
 from weft.ir.dtype import float32
 from weft.ir.expr import Expr
@@ -108,12 +108,20 @@ def devices() -> list[str]:
 
     They are those that compute without being asked for by name (`Backend.is_asked_for`).
     """
-    names = [name for found in registry.available() for name in found.devices
-             if not registry.backend(found.family).is_asked_for]
+    names = [name for family in registry.families() if _is_offered(family)
+             for name in registry.probe(family).devices]
     default = context()
     if not default.backend.is_asked_for:
         names = [default.name, *(n for n in names if n != default.name)]
     return names
+
+
+def _is_offered(family: str) -> bool:
+    """Return whether devices of a family are chosen unasked; no driver is asked for that."""
+    try:
+        return not registry.backend(family).is_asked_for
+    except DeviceError:
+        return False
 
 
 def best(work: Work) -> str:

@@ -1,5 +1,6 @@
 """Launches on OpenCL devices: arguments, entries, scratch memory, failures, events, threads."""
 
+import sys
 import threading
 import time
 
@@ -142,10 +143,15 @@ def test_threads_launch_programs_at_once(device):
             wrong.append(error)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that threads meet between arguments and launch
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
     assert not wrong
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import opencl_images as images
 import pytest
 
-from weft.errors import AllocationError, CopyError, SyncError
+from weft.errors import AllocationError, CopyError, DeallocationError, SyncError
 from weft.runtimes.base import View
 from weft.runtimes.opencl import queue as queues
 
@@ -102,4 +102,12 @@ def test_what_a_driver_throws_is_an_error_of_its_device(device, monkeypatch):
     with pytest.raises(SyncError):
         device.queue.synchronize()
     monkeypatch.undo()
+    gone = device._session.buffer(64)
+    gone.release()  # behind the back of the pool
+    device.pool.flush()
+    device.pool.put_back((gone, 64), [])
+    with device.pool._lock:
+        device.pool._reserved += 64
+    with pytest.raises(DeallocationError):
+        device.pool.flush()
     assert images.get(device, held).tolist() == [0, 1, 2, 3]

@@ -287,13 +287,19 @@ class DevicePool:
             blocks = [(size, *entry) for size, entries in self._free.items() for entry in entries]
             self._free.clear()
             self._cached = 0
-        for size, handle, uses in blocks:
-            for event in uses:
-                event.wait()
-            self._driver.give_back(handle, size)
-            with self._lock:
-                self._reserved -= size
         total = sum(size for size, *_ in blocks)
+        try:
+            while blocks:
+                size, handle, uses = blocks[-1]
+                for event in uses:
+                    event.wait()
+                blocks.pop()
+                with self._lock:
+                    self._reserved -= size
+                self._driver.give_back(handle, size)
+        finally:  # what an interrupt or an error has left is cached as before
+            for size, handle, uses in blocks:
+                self.put_back((handle, size), uses)
         if total and debug(Debug.ALLOCATION):
             print(f"weft: pool of {self.device} flushed {total} bytes", file=sys.stderr)
         return total
@@ -412,8 +418,12 @@ class DevicePool:
             number = next((i for i, (_, uses) in enumerate(blocks) if all(e.done for e in uses)), 0)
             handle, uses = blocks.pop(number)
             self._cached -= size
-        for event in uses:
-            event.wait()
+        try:
+            for event in uses:
+                event.wait()
+        except BaseException:
+            self.put_back((handle, size), uses)
+            raise
         return handle
 
     def _grow(self, size: int) -> Any:

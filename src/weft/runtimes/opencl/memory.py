@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import AllocationError, CopyError
+from weft.errors import AllocationError, CopyError, DeallocationError
 from weft.runtimes.memory import host_memory
 from weft.runtimes.opencl.driver import translated
 
@@ -50,9 +50,18 @@ class Blocks:
             return None
 
     def give_back(self, handle: Any, nbytes: int) -> None:
-        """Free a block; commands that use it are done first."""
+        """Free a block; the driver does so once no command uses it.
+
+        Raises
+        ------
+        DeallocationError
+            If the driver refuses.
+        """
         self._session.check()
-        handle.release()
+        try:
+            handle.release()
+        except self._session.errors as error:
+            raise translated(self._session.name, "free", error, DeallocationError) from error
 
     def clear(self, handle: Any, nbytes: int) -> None:
         """Have the first bytes of a block set to zero before what is handed over later."""
