@@ -70,6 +70,7 @@ def keys(monkeypatch):
 
 
 def test_a_binary_is_kept_and_loaded_without_its_source(device, monkeypatch):
+    monkeypatch.setitem(device._session.facts, "keeps_builds", False)
     fresh = images.image(images.ADD + "// kept", [("add", 0)], 1, ("n", "k"))
     asked = keys(monkeypatch)
     device.load(fresh)
@@ -85,6 +86,7 @@ def test_a_binary_is_kept_and_loaded_without_its_source(device, monkeypatch):
 
 @pytest.mark.parametrize("planted", ["not a binary", "another kernel", "cut file", "empty"])
 def test_a_binary_that_is_no_good_is_built_anew(device, monkeypatch, planted):
+    monkeypatch.setitem(device._session.facts, "keeps_builds", False)
     fresh = images.image(images.ADD + f"// {planted}", [("add", 0)], 1, ("n", "k"))
     asked = keys(monkeypatch)
     device.load(fresh)

@@ -132,10 +132,14 @@ class Programs:
         named = any(option.startswith(_STANDARD.partition("=")[0]) for option in header.options)
         options = " ".join((*(() if named else (_STANDARD,)), *header.options)).encode()
         key = fingerprint(_KIND, session.identity, text, options)
-        program = self._from_binary(cache().get(_KIND, key), options)
+        held = cache().get(_KIND, key)
+        program = self._from_binary(held, options)
         if program is None:
             program = self._from_source(name, text, options)
-            Task(lambda: self._keep(key, program)).start()
+            if held is None and session.facts["keeps_builds"]:
+                cache().put(_KIND, key, b"")  # the next process finds what the driver has kept
+            else:
+                Task(lambda: self._keep(key, program)).start()
         try:
             kernels = tuple([(session.core.Kernel(program, entry), groups)
                              for entry, groups in header.entries])
