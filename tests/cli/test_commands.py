@@ -6,6 +6,7 @@ import pytest
 from commands import weft
 
 from capabilities import missing
+from weft.backends import registry
 from weft.config import VERSION
 
 SCRIPT = """\
@@ -76,6 +77,15 @@ def test_devices():
     absent = [r.split()[0] for r in rows if " absent " in r]
     assert {"cuda", "vulkan", "tenstorrent"} <= set(absent)
     assert all(r.split("absent")[1].strip() for r in rows if " absent " in r)
+
+
+@pytest.mark.requires("opencl")
+def test_devices_of_drivers_are_listed_by_name_with_what_each_is():
+    found = registry.probe("opencl")
+    rows = weft("devices", COLUMNS="300")[0].splitlines()
+    for name, said in zip(found.devices, found.described, strict=True):
+        (row,) = [r for r in rows if r.startswith(f"{name} ")]
+        assert row.rstrip().split(maxsplit=2)[1:] == ["ready", said["description"]]
 
 
 def test_a_disabled_device_is_absent():
