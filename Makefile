@@ -3,6 +3,7 @@
 #   make check   linters, types, layers: what to run before each commit
 #   make test    the tests that one waits for: some minutes, and nothing beyond the core is needed
 #   make test-full  all tests, also those that compare with PyTorch
+#   make test-devices  every row of the conformance suite on every device that is here
 #   make bench   the figures of docs/performance.md
 #   make trading replay a market with a compiled critical path, and tell its latencies
 #   make pictures run a small image language on a photograph, and time it beside Pillow
@@ -31,7 +32,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo coverage docs requirements chargpt trading kernels pictures check test test-full bench fuzz torch clean
+.PHONY: help demo coverage docs requirements chargpt trading kernels pictures check test test-full \
+        test-devices bench fuzz torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -103,9 +105,15 @@ test-full: export WEFT_REQUIRE ?= cpu,torch
 test-full: $(VENV)/.test torch
 	$(BIN)/python -m pytest -n $(JOBS) --tier full $(TESTS)
 
+# Of slow devices the full tier takes a share of the rows.
+test-devices: export WEFT_ALL_DEVICES := 1
+test-devices: export WEFT_REQUIRE ?= cpu
+test-devices: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) --tier full tests/conformance tests/runtimes tests/backends
+
 # The page that says what each device computes, from the tests that compute it.
 coverage: export WEFT_COVERAGE := $(shell mktemp -d)
-coverage: export WEFT_REQUIRE := cpu,cpu/c,interpreter
+coverage: export WEFT_REQUIRE := cpu,cpu/c,interpreter,opencl:pocl
 coverage: $(VENV)/.test
 	$(BIN)/python -m pytest -q -n $(JOBS) $(addprefix tests/conformance/test_,op_values.py \
 	  reduction_values.py movement_values.py conversions.py indexing_values.py)

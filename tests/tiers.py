@@ -20,8 +20,9 @@ from pathlib import Path
 TIERS = ("fast", "full")
 SHARE = 10  # one row of a grid in so many
 FIRST = "cpu"  # the device on which the fast tier runs every test that takes one
-# Devices whose every kernel starts a program, of whose tests one in so many runs in the full tier.
-SHARED = {"cpu/c": 3}
+# Devices whose compilers take long for each kernel, or which are a second look at what another one
+# shows: of their tests one in so many runs in the full tier, and all in `make test-devices`.
+SHARED = {"cpu/c": 10, "opencl:pocl": 3, "opencl:intel": 10}
 # Folders of which one test of each module in so many runs.
 SAMPLED = {
     **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tuning"), 10),
@@ -69,10 +70,10 @@ def left_out(items, seed):
 def left_out_of_full(items, seed):
     """Return the items of a collection that not even the full tier runs, see `left_out`.
 
-    There are none where the page of coverage is made.
+    There are none where the page of coverage is made, nor with ``WEFT_ALL_DEVICES``.
     """
     dropped = set()
-    if "WEFT_COVERAGE" in os.environ:
+    if {"WEFT_COVERAGE", "WEFT_ALL_DEVICES"} & os.environ.keys():
         return dropped
     for device, share in SHARED.items():
         rows = [item for item in items if _device(item) == device]
