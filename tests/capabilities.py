@@ -80,6 +80,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu/c": _compiles(),
     "interpreter": lambda: "",
     "disk": lambda: "",
+    "oclgrind": lambda: "" if shutil.which("oclgrind") else "no oclgrind is on PATH",
     "opencl": _opencl(),
     "opencl:intel": _opencl("opencl:intel"),
     "opencl:pocl": _opencl("opencl:pocl"),

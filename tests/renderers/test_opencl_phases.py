@@ -18,7 +18,7 @@ from weft.target import CostModel, Target, native_operations
 
 TARGET = opencl_target(Target("cpu", "x86_64", vector_bytes=32, operations=native_operations(),
                               costs=CostModel(parallel_work=256)),
-                       {"double": True, "is_cpu": True, "fma": True, "units": 4})  # fmt: skip
+                       {"double": True, "is_cpu": True, "units": 4})  # fmt: skip
 
 
 class Context:

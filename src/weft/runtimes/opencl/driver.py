@@ -29,6 +29,8 @@ _NO_PLATFORM: Final = ("no OpenCL driver is installed (install one, on Debian: "
 _PLATFORMS: Final = (("portable computing language", "pocl"), ("nvidia", "nvidia"),
                      ("amd", "amd"), ("intel", "intel"))  # fmt: skip
 _KEEPS: Final = ("pocl", "nvidia")  # drivers with a disk cache of what they have built
+# What drivers have to be told: oclgrind runs vectors of optimised code wrongly.
+_OPTIONS: Final = {"oclgrind": "-cl-opt-disable"}
 _GIVEN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _NO_RESOURCES: Final = -5  # of many kinds: a fault of a kernel is one
 _OLDEST: Final = (1, 2)
@@ -151,6 +153,7 @@ def describe(platform: Any, device: Any) -> dict[str, object]:
         "rounds_divide": bool(floats & flags.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         "little_endian": bool(device.endian_little), "extensions": extensions,
         "keeps_builds": short_name(platform.name) in _KEEPS,
+        "options": _OPTIONS.get(short_name(platform.name), ""),
     }  # fmt: skip
 
 

@@ -130,7 +130,8 @@ class Programs:
         text, header = header_of(name, image)
         session = self._session
         named = any(option.startswith(_STANDARD.partition("=")[0]) for option in header.options)
-        options = " ".join((*(() if named else (_STANDARD,)), *header.options)).encode()
+        said = (str(session.facts["options"]), *header.options)
+        options = " ".join((*(() if named else (_STANDARD,)), *said)).strip().encode()
         key = fingerprint(_KIND, session.identity, text, options)
         held = cache().get(_KIND, key)
         program = self._from_binary(held, options)

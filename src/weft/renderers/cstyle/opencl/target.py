@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weft.ir import dtype as dt
-from weft.ir.op import Op
 from weft.renderers.cstyle.c.target import LACKING
 from weft.target import REPORTED, Target
 
@@ -26,15 +25,12 @@ def opencl_target(host: Target, facts: Mapping[str, Any]) -> Target:
     host : Target
         The processor of this process.
     facts : mapping
-        What the driver says: ``is_cpu``; ``double`` and ``int64_atomics`` (extensions); ``fma``
-        (fused multiply-adds by an instruction); ``rounds_divide`` (float32 quotients and roots,
-        if asked to); ``units``; ``memory`` in bytes.
+        What the driver says: ``is_cpu``; ``double`` and ``int64_atomics`` (extensions);
+        ``rounds_divide`` (float32 quotients and roots, if asked to); ``units``; ``memory`` in
+        bytes. Fused multiply-adds are exact on all, by a function of the driver if need be.
     """
-    known = {op for op, _ in host.operations}
-    fused = facts.get("fma") and (not facts.get("is_cpu") or Op.MAD.name in known)
-    lacking = {*LACKING, *(() if fused else (Op.MAD.name,))}
     left = () if facts.get("double") else (dt.float64.text,)
-    operations = frozenset((op, d) for op, d in host.operations if op not in lacking
+    operations = frozenset((op, d) for op, d in host.operations if op not in LACKING
                            and d not in left)  # fmt: skip
     features = [ROUNDED] * bool(facts.get("rounds_divide"))
     features += [ATOMICS] * bool(facts.get("int64_atomics"))
