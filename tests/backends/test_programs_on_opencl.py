@@ -118,6 +118,53 @@ def test_what_finds_no_room_is_said(device, capfd):
     assert "found no room" in found.err
 
 
+def test_lines_of_several_lengths_that_find_no_room(device, capfd):
+    @weft.kernel
+    def told(n):
+        i = gpu.grid(1)
+        if i < n:
+            print("one", i)
+        elif i < 2 * n:
+            print("three", i, i, i)
+
+    told[400, 256](21_845)
+    weft.synchronize(device)
+    found = capfd.readouterr()
+    assert "found no room" in found.err
+    for line in found.out.splitlines():
+        word, *numbers = line.split()
+        assert len(set(numbers)) == 1
+        assert (word == "one") is (int(numbers[0]) < 21_845)
+        assert len(numbers) == (1 if word == "one" else 3)
+
+
+def test_a_stream_that_takes_nothing_harms_nothing(device, monkeypatch):
+    class Broken:
+        def write(self, text):
+            raise BrokenPipeError("gone")
+
+        def flush(self):
+            raise BrokenPipeError("gone")
+
+    @weft.kernel
+    def told(x):
+        print(x[0])
+        x[0] = 7
+
+    x = np.zeros(1)
+    monkeypatch.setattr("sys.stdout", Broken())
+    told[1, 1](x)
+    assert x[0] == 7
+
+
+def test_drivers_say_nothing_on_the_screen(device, capfd):
+    x = weft.arange(5000).reshape(50, 100)
+    x.sort(1)[0].realize()
+    x.topk(7)[0].realize()
+    (x.to(weft.float16) * 2).var().item()
+    assert capfd.readouterr().err == ""
+
+
 def test_a_failure_names_index_and_line_and_later_launches_run(device):
     @weft.kernel
     def put(x, at):

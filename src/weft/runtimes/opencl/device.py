@@ -47,6 +47,7 @@ class OpenCLDevice:
         self._programs = Programs(self._session)
         self.queue = OpenCLQueue(self._session)
         self.pool = DevicePool(name, Blocks(self._session, self.queue), limit_of(self._session))
+        self._session.owners += [self._programs, self.queue, self.pool]
 
     @property
     def info(self) -> Mapping[str, object]:

@@ -6,13 +6,14 @@ import os
 import struct
 import threading
 import time
+from collections import deque
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from weft.errors import SyncError
 from weft.runtimes.base import Event, Failure
 from weft.runtimes.opencl.driver import translated
-from weft.runtimes.opencl.printing import Lines, show
+from weft.runtimes.opencl.printing import Lines, show, text_of
 
 __all__ = ["RECORD", "Home", "OpenCLEvent", "Record", "Work"]
 
@@ -53,6 +54,11 @@ class Home(Protocol):
     @property
     def settling(self) -> AbstractContextManager[Any]:
         """A lock that is held while the end of something is noted."""
+        ...
+
+    @property
+    def texts(self) -> deque[tuple[str, str]]:
+        """What launches have printed and no wait has shown yet."""
         ...
 
     def check(self) -> None:
@@ -118,6 +124,7 @@ class Work:
                 self._poll()
             else:
                 self._settle()
+        show(self.session.texts)
         if self.error is not None:
             name = self.session.name
             raise translated(name, f"wait for {name}", self.error, SyncError) from self.error
@@ -154,7 +161,8 @@ class Work:
             if record is not None and self.error is None and not record.lines:
                 self.session.give_back(record, clean=self.failure is None)
         if record is not None and record.lines and self.error is None:
-            show(record.lines, memoryview(record.host)[RECORD.size :])
+            self.session.texts.append(text_of(record.lines,
+                                              memoryview(record.host)[RECORD.size :]))
 
     def interval(self) -> tuple[int, int] | None:
         """Return begin and end in nanoseconds of `time.monotonic_ns`, if the driver tells."""

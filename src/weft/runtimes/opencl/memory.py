@@ -45,9 +45,11 @@ class Blocks:
                                   expected=f"at most {self._largest:,} in one block of "
                                   f"{self._session.name}", hint="use smaller arrays or batches")
         try:
-            return self._session.buffer(nbytes)
+            block = self._session.buffer(nbytes)
         except self._session.cl.MemoryError:
             return None
+        self._session.blocks[id(block)] = block
+        return block
 
     def give_back(self, handle: Any, nbytes: int) -> None:
         """Free a block; the driver does so once no command uses it.
@@ -60,6 +62,7 @@ class Blocks:
         self._session.check()
         try:
             handle.release()
+            self._session.blocks.pop(id(handle), None)
         except self._session.errors as error:
             raise translated(self._session.name, "free", error, DeallocationError) from error
 

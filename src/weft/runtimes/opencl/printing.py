@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import sys
+from collections import deque
 from typing import Any, Final
 
 from weft.ir.dtype import DType, from_text
 from weft.ir.print_format import shown
 
-__all__ = ["HEAD", "Lines", "lines_of", "room_of", "show"]
+__all__ = ["HEAD", "Lines", "lines_of", "room_of", "show", "text_of"]
 
 Lines = tuple[tuple[str, tuple[DType, ...]], ...]
 
@@ -33,22 +35,32 @@ def room_of(words: int) -> int:
     return HEAD + _WORD * words
 
 
-def show(lines: Lines, memory: memoryview) -> None:
-    """Print what a launch has written, line by line, and say so if there was no room for all."""
+def text_of(lines: Lines, memory: memoryview) -> tuple[str, str]:
+    """Return what a launch has printed, line by line, and what to say where room was missing."""
     used = int.from_bytes(memory[:4], sys.byteorder)
     words = memory[HEAD:].cast("q")
     at, end = 0, min(used, len(words))
     out: list[str] = []
-    while at < end:
+    while at < end and 0 <= words[at] < len(lines):
         text, dtypes = lines[words[at]]
-        if at + 1 + len(dtypes) > len(words):
-            break
         values = (_value(words[at + 1 + k], d) for k, d in enumerate(dtypes))
         out.append(text.format(*(shown(v, d) for v, d in zip(values, dtypes, strict=True))))
         at += 1 + len(dtypes)
-    print("".join(out), end="")
-    if used > len(words):
-        print(f"weft: {used - at} words that the kernel printed found no room", file=sys.stderr)
+    lost = used > len(words)
+    return "".join(out), "weft: lines that a kernel printed found no room\n" * lost
+
+
+def show(texts: deque[tuple[str, str]]) -> None:
+    """Print texts that launches have made; streams that take none are passed over, as by printf."""
+    while texts:
+        try:
+            out, complaint = texts.popleft()
+        except IndexError:  # another thread has taken it
+            return
+        with contextlib.suppress(OSError, ValueError):
+            print(out, end="", flush=True)
+        with contextlib.suppress(OSError, ValueError):
+            print(complaint, end="", file=sys.stderr)
 
 
 def _value(word: int, dtype: DType) -> int | float | bool:

@@ -31,6 +31,7 @@ MOST_SCRATCH: Final = 256 << 20  # bytes of scratch memory of a launch
 _KIND: Final = "opencl"
 _MARK: Final = "// weft "
 _STANDARD: Final = "-cl-std=CL1.2"
+_QUIET: Final = "-w"  # drivers count warnings on the user's screen
 _FORBIDDEN: Final = ("-cl-fast-relaxed-math", "-cl-unsafe-math-optimizations",
                      "-cl-finite-math-only")  # fmt: skip
 _SAID: Final = 4000  # characters of a driver's words in an error
@@ -73,11 +74,12 @@ class OpenCLProgram:
         What the image says of it.
     """
 
-    __slots__ = ("_built", "header", "launches", "name", "nbuffers", "nvariables", "scratch",
-                 "session")  # fmt: skip
+    __slots__ = ("__weakref__", "_built", "header", "launches", "name", "nbuffers", "nvariables",
+                 "scratch", "session")  # fmt: skip
 
     def __init__(self, session: Session, code: Loadable, built: _Built) -> None:
         self.session, self.name, self._built = session, code.name, built
+        session.programs.add(self)
         self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
         header = built.header
         most = _GROUPS * int(str(session.facts["units"]))
@@ -130,7 +132,7 @@ class Programs:
         text, header = header_of(name, image)
         session = self._session
         named = any(option.startswith(_STANDARD.partition("=")[0]) for option in header.options)
-        said = (str(session.facts["options"]), *header.options)
+        said = (_QUIET, str(session.facts["options"]), *header.options)
         options = " ".join((*(() if named else (_STANDARD,)), *said)).strip().encode()
         key = fingerprint(_KIND, session.identity, text, options)
         held = cache().get(_KIND, key)

@@ -12,6 +12,7 @@ from weft.locks import in_child, mutex
 from weft.runtimes.opencl.driver import code_identity, describe, device_of, pyopencl
 from weft.runtimes.opencl.events import RECORD, Record, Work
 from weft.runtimes.opencl.printing import HEAD, Lines, room_of
+from weft.weak import Living
 
 __all__ = ["Session"]
 
@@ -37,8 +38,13 @@ class Session:
         What code of the device depends on beside source and options.
     pending : deque of Work
         What may not have happened yet, oldest first.
+    texts : deque of (str, str)
+        What launches have printed, and complaints about it, until a wait shows them.
     settling : lock
         Held while the end of something is noted.
+    blocks, programs, owners
+        What holds objects of the driver beside the session: memory by its identity, programs that
+        live, and the parts of the device.
 
     Raises
     ------
@@ -65,6 +71,10 @@ class Session:
         self.identity = code_identity(self.facts)
         self.settling = mutex()
         self.pending: deque[Work] = deque()
+        self.texts: deque[tuple[str, str]] = deque()
+        self.blocks: dict[int, Any] = {}
+        self.programs: Living[Any] = Living()
+        self.owners: list[Any] = []
         self._clean: deque[Record] = deque()
         self._dirty: deque[Record] = deque()
         _opened.append(self)
@@ -134,7 +144,7 @@ class Session:
         keep = ctypes.pythonapi.Py_IncRef
         events = [event for work in list(self.pending) for event in (work.first, work.last,
                                                                      work.end)]  # fmt: skip
-        for kept in (self, self.queue, self.context, self.device, *events):
+        for kept in (self, self.queue, self.context, self.device, *self.programs, *events):
             keep(ctypes.py_object(kept))
 
 

@@ -5,7 +5,9 @@ any of them. So a kernel is cut at its outermost parallel loops: each is a phase
 groups; what stands between two of them is a phase of one group. Phases run one after another.
 
 Arrays and values that are used in several phases, or by all groups of one, live in a scratch buffer
-of the launch. What can be computed again from parameters that no phase writes is computed again.
+of the launch. What can be computed again from parameters that no phase writes is computed again;
+that rests on parameters of which one is written being no memory of another one, as everywhere below
+the language of kernels. A parallel loop inside of a serial one is not cut out: one group runs it.
 """
 
 from __future__ import annotations
@@ -80,9 +82,12 @@ class _Cut:
 
     def __init__(self, kernel: LinearKernel) -> None:
         self.kernel = kernel
-        self.written = {
-            i.memory.name for i in kernel.code if isinstance(i, li.StoreInst | li.AtomicInst)
-        }
+        self.roots: dict[str, str] = {}  # of arrays that are the bytes of others
+        for i in kernel.code:
+            if isinstance(i, li.StorageInst) and i.base is not None:
+                self.roots[i.memory.name] = self.roots.get(i.base.name, i.base.name)
+        self.written = {self.roots.get(i.memory.name, i.memory.name) for i in kernel.code
+                        if isinstance(i, li.StoreInst | li.AtomicInst)}
         self.params = {m.name for m in kernel.params}
         self.loops: dict[int, li.Loop] = {}  # of parallel phases
         self.items = list(self._items())
@@ -206,10 +211,9 @@ class _Cut:
             assert isinstance(inst, li.StorageInst)
             memory = inst.memory
             seen = users.get(memory.name, set())
-            if inst.base is not None and (
-                inst.base.name in self.shared or (inst.base.name in self.params)
-            ):
-                start = self.shared.get(inst.base.name)
+            root = self.roots.get(memory.name, memory.name)
+            if root in self.shared or root in self.params:
+                start = self.shared.get(root)
                 found[memory.name] = None if start is None else (memory, start[1])
             elif len(seen) > 1 or any(phase in self.loops for phase in seen):
                 found[memory.name] = self._place(memory, inst.size)

@@ -108,8 +108,6 @@ class OpenCLWriter(CWriter):
             )
         if not self.first and self.kernel.messages:
             lines.append("  if (status->code != 0) return;")
-        if self.function.stops:
-            lines.append("  u32 turns = 256;")
         head = f"__kernel void {self.symbol}({', '.join(params)}) {{"
         return "\n".join([head, *lines, *self.function.lines, "}"])
 
@@ -235,11 +233,7 @@ class OpenCLWriter(CWriter):
         return [f"{code};", "return;"]
 
     def _ask(self) -> None:
-        """Write the end of a turn of a loop that an interrupt may stop."""
-        self.open("if (--turns == 0) {")
-        self.emit("if (*(volatile __global i32 *)&status->stop != 0) return;")
-        self.emit("turns = 256;")
-        self.close()
+        """Write nothing: the host cannot reach a launch that runs."""
 
     def barrier(self, inst: Inst) -> None:
         """Accept a barrier where one group works."""
@@ -282,7 +276,9 @@ class OpenCLWriter(CWriter):
                       "const u32 at = atomic_add((volatile __global u32 *)(status + 1), "
                       f"{count}u);",
                       "__global i64 *words = (__global i64 *)(status + 1) + 1 + at;",
-                      f"if (at > {PRINTED - count}u) return;", "words[0] = line;",
+                      f"if (at > {PRINTED - count}u) {{",
+                      f"  if (at < {PRINTED}u) words[0] = -1;  // the end of what found room",
+                      "  return;", "}", "words[0] = line;",
                       *(f"words[{k + 1}] = v{k};" for k in range(len(values))))
         call = self.call(name, "status", str(len(self.printed) - 1), *values)
         self.emit(f"{call.text};")

@@ -39,7 +39,7 @@ typedef u16 f16, bf16;     // narrow floats are carried as their bits
 typedef u8 f8e4m3, f8e5m2;
 
 struct weft_status {  // the first failure of a launch; code 0 is none
-  i32 code, kernel_number, statement, stop;
+  i32 code, kernel_number, statement, pad;
   i64 index, bound;
 };"""
 
