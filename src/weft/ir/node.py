@@ -17,7 +17,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
 from weft.ir.intern import Table, intern, key_of
-from weft.ir.op import Op, Operation, device_of
+from weft.ir.op import Op, Operation, place_of, refuse_devices, storage_only
 from weft.ir.record import Record
 from weft.ir.size import canonical
 from weft.ir.stmt import Location
@@ -318,6 +318,8 @@ class Node:
 
 
 CustomRule = Callable[[Node, Mapping[int, Node]], Sequence[Node | None]]
+_BUFFER: Final = Op.BUFFER
+_COPY: Final = Op.COPY
 _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
@@ -332,7 +334,16 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
-        made.device, made.computed, made.holder = device_of(op, args, attr), 0, None
+        made.computed, made.holder = 0, None
+        device = ""
+        for arg in args:
+            if arg.device is not device and arg.device:
+                if device:
+                    refuse_devices(op, device, arg.device)
+                device = arg.device
+        if op is _BUFFER or op is _COPY or device in storage_only:
+            device = place_of(op, device, attr)
+        made.device = device
         found = intern(_interned, key, made)
         if watcher is not None:
             watcher(found)
@@ -405,9 +416,9 @@ def part_of(call: Node, number: int, value: Node) -> Node:
     return make(Op.DETACH, value.dtype, value.shape, (value,), Part(call, number))
 
 
-def const(value: bool | int | float, dtype: DType) -> Node:
-    """Return a 0-d constant node."""
-    return make(Op.CONST, dtype, (), (), dt.check_value(value, dtype, "const"))
+def const(value: bool | int | float, dtype: DType, operation: str = "const") -> Node:
+    """Return a 0-d constant node, which `operation` reads: errors name it."""
+    return make(Op.CONST, dtype, (), (), dt.check_value(value, dtype, operation))
 
 
 def buffer(storage: Storage) -> Node:

@@ -114,8 +114,12 @@ def binary(self: TensorCore, other: object, op: Operation, name: str,
     if dtype.kind not in op.kinds:
         raise DTypeError(name, found=_operand_names(self, value),
                          expected=f"a type of kind {_kind_names(op.kinds)}")
-    x = infer.cast(x, dtype)
-    y = constant(value, dtype, name) if y is None else infer.cast(y, dtype)
+    if x.dtype is not dtype:
+        x = infer.cast(x, dtype)
+    if y is None:
+        y = infer.spread(constant(value, dtype, name), x.shape)
+    elif y.dtype is not dtype:
+        y = infer.cast(y, dtype)
     if x.device is not y.device and y.device and x.device:
         x, y = together((x, y))
     if x.shape != y.shape:
