@@ -225,11 +225,6 @@ def expand(x: Node, shape: Sequence[Dim]) -> Node:
     return nd.make(Op.EXPAND, x.dtype, shape, (x,))
 
 
-def spread(x: Node, shape: Shape) -> Node:
-    """Return a 0-d value at all places of a shape, which is that of a node: it is not checked."""
-    return nd.make(Op.EXPAND, x.dtype, shape, (x,)) if shape else x
-
-
 def slice_(x: Node, starts: Sequence[Dim], sizes: Sequence[Dim],
            steps: Sequence[int] | None = None) -> Node:  # fmt: skip
     """Return ``out[i] = x[start + i * step]`` with `sizes` elements an axis."""

@@ -350,6 +350,11 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     return found
 
 
+def spread(x: Node, shape: Shape) -> Node:
+    """Return a 0-d value at all places of a shape, which is that of another node."""
+    return make(Op.EXPAND, x.dtype, shape, (x,)) if shape else x
+
+
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:
     """Return the same operation on other operands, said to stand where the node stands."""
     if args == node.args:

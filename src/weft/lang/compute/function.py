@@ -92,8 +92,9 @@ class ComputeFunction:
         if active.fusion is not None:
             active.fusion.flush()  # of kernels; loops do not wait
         host = self._take(args, named)
-        with host:
-            self._resolve(host)
+        written = self._written_by(host) if host.tensors else frozenset()
+        with host.turn(written) as host.alone, host:
+            host.resolve(written)
             if self._is_interpreted():
                 self._interpret(host)
                 return
@@ -126,8 +127,9 @@ class ComputeFunction:
     def explain(self, *args: Any, **named: Any) -> Report:
         """Return what becomes of each loop for such arguments, and why; nothing is run."""
         host = self._take(args, named)
-        with host:
-            self._resolve(host)
+        written = self._written_by(host) if host.tensors else frozenset()
+        with host.turn(written) as host.alone, host:
+            host.resolve(written)
             return self._compiled(_Call(self, host)).report
 
     def __repr__(self) -> str:
@@ -177,11 +179,6 @@ class ComputeFunction:
         host = Arguments(self.__name__, self._signature)
         host.bind(self._signature, args)
         return host
-
-    def _resolve(self, host: Arguments) -> None:
-        """Look up the memory of tensors."""
-        if host.tensors:
-            host.resolve(self._written_by(host))
 
     def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arguments of a call in order, defaults included."""

@@ -46,7 +46,7 @@ def launch_on_device(launch: Launched, host: Host, loaded: LoadedOnDevice) -> No
     """
     values = host.variables
     host.on_device = True
-    with host:
+    with host.turn(loaded.written) as host.alone, host:
         host.resolve(loaded.written)
         sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in loaded.params]
         ranges = {k: (host.addresses[k], host.addresses[k] + size)

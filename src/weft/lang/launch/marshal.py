@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Container
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 
@@ -35,14 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Host"]
 
+_no_turn: Final = nullcontext()
 _PLAIN: dict[type, DType] = {bool: dt.bool_, int: dt.int64, float: dt.float64}
 
 
 class Host:
     """Takes the arguments of one launch apart.
 
-    A block from `resolve` to `finish`. In it this thread alone changes tensors, if the launch
-    writes to any: what captured functions and writes in place of other threads change is not lost.
+    A block from `resolve` to `finish`, inside a `turn`. In it this thread alone changes tensors, if
+    the launch writes to any: what captured functions and writes in place of other threads change
+    is not lost.
 
     Attributes
     ----------
@@ -61,11 +64,13 @@ class Host:
         What each argument is.
     views : dict of int to View
         Memory of tensors, by the position of the address; known after `resolve`.
+    alone : bool or None
+        Whether `turn` is a block of `writing`.
     on_device : bool
         Whether the launch takes buffers, of which none needs an address.
     """
 
-    __slots__ = ("_alone", "_written", "addresses", "copies", "kept", "kernel", "lenient",
+    __slots__ = ("_written", "addresses", "alone", "copies", "kept", "kernel", "lenient",
                  "on_device", "tensors", "types", "variables", "views", "where")  # fmt: skip
 
     takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
@@ -82,17 +87,28 @@ class Host:
         self.copies: list[tuple[Any, Any]] = []
         self.tensors: list[tuple[str, int, TensorCore]] = []
         self._written: list[Written | Seen] = []
-        self._alone = False  # whether it holds `writing`
+        self.alone: bool | None = None
         self.types: dict[str, KernelType] = {}
 
+    def turn(self, written: Container[str]) -> AbstractContextManager[bool | None]:
+        """Return the block of a launch that writes to some parameters.
+
+        It is ``with host.turn(written) as host.alone, host:``, and nobody else changes tensors
+        meanwhile if the launch changes one.
+        """
+        if any(name in written for name, _, _ in self.tensors):
+            return writing.turn()
+        return _no_turn
+
     def __enter__(self) -> Self:
+        if self.alone:
+            writing.mark(True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
-        if self._alone:
-            self._alone = False
-            writing.__exit__(kind, error, trace)
+        if self.alone:
+            writing.mark(False)
 
     def bind(self, signature: Signature, args: tuple[Any, ...]) -> None:
         """Take all arguments of a launch."""
@@ -163,9 +179,6 @@ class Host:
         with importing:
             from weft.lang.launch.tensors import Written, readable, together
 
-        if not self._alone and any(name in written for name, _, _ in self.tensors):
-            writing.__enter__()
-            self._alone = True
         joined: set[int] = set()
         for members, target in together(self.tensors, written, self.takes_views, self.kernel):
             self._written.append(target)

@@ -86,8 +86,7 @@ class TensorValue:
     def _from_node(cls, node: Node, requires_grad: bool = False) -> Self:
         """Return a base tensor with this value; it is history if it requires a gradient."""
         out: Self = _new(cls._result)
-        shape: Any = node.shape
-        out._node, out.shape, out.dtype = node, shape, node.dtype
+        out._node, out.shape, out.dtype = node, node.shape, node.dtype  # type: ignore[assignment]
         out._base = out._buffer = out._grad = out._shared = out._history = None
         out._path, out._version = (), 0
         out._requires_grad, out._is_leaf = requires_grad, not requires_grad
@@ -149,10 +148,7 @@ class TensorValue:
                 if capture is None:  # which keeps what it finds to itself
                     self._buffer, self._node, self._version = None, known, version
             return known
-        if capture is not None:
-            return capture.read(self)
-        node = self._node
-        return self._stored() if node is None else node
+        return (self._node or self._stored()) if capture is None else capture.read(self)
 
     def _stored(self) -> Node:
         """Return the node of a base's value, outside any capture."""
