@@ -25,7 +25,7 @@ def _plain(op: Operation, attr: Any) -> Any:
     """Return an attribute as it stands in keys, which tell -0.0 from 0.0."""
     if op is Op.CONST and type(attr) is float:
         return _pack(attr)
-    return repr(attr) if op is Op.PAD else attr
+    return (attr.before, repr(attr.value)) if op is Op.PAD else attr
 
 
 def quick_key(root: Node, known: Callable[[Node], Node | None] | None

@@ -365,6 +365,9 @@ def with_args(node: Node, args: tuple[Node, ...]) -> Node:
     return made
 
 
+_GRADIENTS_ELSEWHERE: Final = frozenset({Op.BUFFER, Op.DETACH, Op.PROJECT})
+
+
 def gradient_operands(node: Node) -> tuple[Node, ...]:
     """Return what the gradient of a node may flow to.
 
@@ -372,6 +375,8 @@ def gradient_operands(node: Node) -> tuple[Node, ...]:
     kept for differentiation), a DETACH what its `History` or `Custom` says, and a launch nothing.
     """
     op = node.op
+    if op not in _GRADIENTS_ELSEWHERE:
+        return node.args
     if op is Op.BUFFER:
         origin = node.attr.origin
         return () if origin is None else (origin,)
@@ -382,9 +387,7 @@ def gradient_operands(node: Node) -> tuple[Node, ...]:
         if type(attr) is Part:
             return (attr.call,)
         return attr.inputs if type(attr) is Custom else ()
-    if op is Op.PROJECT and node.args[0].op is Op.LAUNCH:  # a kernel has no gradient
-        return ()
-    return node.args
+    return () if node.args[0].op is Op.LAUNCH else node.args  # a kernel has no gradient
 
 
 def recorded_nodes(node: Node) -> tuple[Node, ...]:
