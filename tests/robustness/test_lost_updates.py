@@ -10,7 +10,7 @@ from test_threads_and_processes import together
 
 import weft
 from weft import build, gpu
-from weft.tensors.core.write_lock import writing
+from weft.tensors.core.write_lock import changing, writing
 
 SIZES = (3, 5_000, 300_000)  # within Python's lock, outside of it, and written over the old value
 THREADS, CALLS = 5, 40
@@ -225,10 +225,13 @@ def test_what_changes_nothing_does_not_wait():
         less = weft.jit(lambda x: x - 1)
         done.append([reads(x).tolist(), (x * 2).tolist(), less(x).tolist()])
 
-    with writing:
+    @changing
+    def meanwhile():
         thread = threading.Thread(target=work)
         thread.start()
         thread.join(60)
+
+    meanwhile()
     assert done
 
 
@@ -239,12 +242,16 @@ def test_who_changes_waits(size):
     for _ in range(3):
         f()
     thread = threading.Thread(target=f)
-    with writing:
+
+    @changing
+    def meanwhile():
         thread.start()
         time.sleep(0.05)
         assert thread.is_alive()
         f()  # this thread's own call does not wait
         assert state[0].item() == 4
+
+    meanwhile()
     thread.join(60)
     assert state[0].item() == 5
 

@@ -44,7 +44,7 @@ from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.runtime_scalars import Scalars
 from weft.tensors.core.tensor_value import realize_all
 from weft.tensors.core.thread_state import state
-from weft.tensors.core.write_lock import OutOfTurn, writing
+from weft.tensors.core.write_lock import OutOfTurn, changing
 
 if TYPE_CHECKING:
     from weft.capture.recapture import Family
@@ -136,8 +136,7 @@ class Jitted(Generic[P, R]):
                 return self._called(args, kwargs)
             except OutOfTurn:  # what was captured does
                 self._changes = True
-        with writing:
-            return self._called(args, kwargs)
+        return self._called_alone(args, kwargs)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> R:
         fast = self._fast
@@ -172,6 +171,8 @@ class Jitted(Generic[P, R]):
             if self._recall(args):
                 return self._called(args, {})
         return self._general(args, kwargs or {})
+
+    _called_alone = changing(_called)
 
     def _recall(self, args: tuple[Any, ...]) -> bool:
         """Put what serves a call with tensors in the first place; whether it is known."""

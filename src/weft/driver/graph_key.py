@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from weft.driver.context import Context, context
@@ -13,6 +13,9 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
 from weft.ir.op import MOVES, Op, Operation, storage_only
 
+_BUFFER: Final = Op.BUFFER
+_COPY: Final = Op.COPY
+_DETACH: Final = Op.DETACH
 _pack: Final = struct.Struct("<d").pack
 MOST_COMPUTED: Final = 1  # times that a value is computed without being kept, if a tensor holds it
 _LONGEST: Final = 400  # words of a key that `quick_key` makes: some 70 nodes
@@ -22,7 +25,7 @@ def _plain(op: Operation, attr: Any) -> Any:
     """Return an attribute as it stands in keys, which tell -0.0 from 0.0."""
     if op is Op.CONST and type(attr) is float:
         return _pack(attr)
-    return repr(attr) if op is Op.PAD else attr
+    return (attr.before, repr(attr.value)) if op is Op.PAD else attr
 
 
 def quick_key(root: Node, known: Callable[[Node], Node | None] | None
@@ -37,42 +40,43 @@ def quick_key(root: Node, known: Callable[[Node], Node | None] | None
     leaves: list[Storage] = []
     inside: list[Node] = []
     key: list[Any] = []  # flat: each node's part begins with its operation
-    replaced: dict[Node, tuple[Node, ...]] = {}
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in number:
-            stack.pop()
-            continue
-        args = node.args
-        if known is not None and args and args[0].op is not Op.BUFFER:
-            if node not in replaced:
-                replaced[node] = tuple([(known(a) or a) if a.args else a for a in args])
-            args = replaced[node]
-        missing = [a for a in args if a not in number]
-        if missing:
-            missing.reverse()
-            stack += missing
-            continue
-        if node.computed > MOST_COMPUTED:
-            return None
-        stack.pop()
-        number[node] = len(number)
-        op, attr = node.op, node.attr
-        key += (op, node.dtype, node.shape)
-        if op is Op.COPY:
-            return None
-        if op is Op.BUFFER:
-            leaves.append(attr)
-        elif attr is not None and op is not Op.DETACH:  # what it says is of gradients
-            key.append(_plain(op, attr))
-        if args:
-            key += [number[a] for a in args]
-            if stack and node.holder is not None:
+    below: list[tuple[Node, tuple[Node, ...], Iterator[Node]]] = []  # whose operands come first
+    node = root
+    args = node.args if known is None else _replaced(node.args, known)
+    rest = iter(args)
+    while True:
+        for arg in rest:
+            if arg not in number:
+                below.append((node, args, rest))
+                node = arg
+                args = node.args if known is None else _replaced(node.args, known)
+                rest = iter(args)
+                break
+        else:
+            if node.computed > MOST_COMPUTED:
+                return None
+            number[node] = len(number)
+            op, attr = node.op, node.attr
+            key += (op, node.dtype, node.shape)
+            if op is _BUFFER:
+                leaves.append(attr)
+            elif attr is not None and op is not _DETACH:  # what it says is of gradients
+                if op is _COPY:
+                    return None
+                key.append(_plain(op, attr))
+            for arg in args:
+                key.append(number[arg])
+            if len(key) > _LONGEST:
+                return None
+            if not below:
+                return tuple(key), leaves, inside
+            if args and node.holder is not None:
                 inside.append(node)
-        if len(key) > _LONGEST:
-            return None
-    return tuple(key), leaves, inside
+            node, args, rest = below.pop()
+
+
+def _replaced(args: tuple[Node, ...], known: Callable[[Node], Node | None]) -> tuple[Node, ...]:
+    return tuple([(known(a) or a) if a.args else a for a in args])
 
 
 def count_computed(nodes: Iterable[Node]) -> None:

@@ -33,9 +33,14 @@ class DType:
         Width in bits; bool is stored in 8.
     exponent, mantissa : int
         Field widths of a float in bits, else 0.
+    is_float, is_integer, is_bool : bool
+        Which of these the type is: a signed or unsigned integer (bool is not), or another.
+    is_storage_only : bool
+        Whether values are computed in another type (8-bit floats).
     """
 
-    __slots__ = ("_numpy", "bits", "exponent", "itemsize", "kind", "mantissa", "name", "text")
+    __slots__ = ("_numpy", "bits", "exponent", "is_bool", "is_float", "is_integer",
+                 "is_storage_only", "itemsize", "kind", "mantissa", "name", "text")  # fmt: skip
 
     def __init__(
         self, name: str, text: str, kind: str, bits: int, exponent: int = 0, mantissa: int = 0
@@ -43,6 +48,9 @@ class DType:
         self.name, self.text, self.kind, self.bits = name, text, kind, bits
         self.exponent, self.mantissa = exponent, mantissa
         self.itemsize = max(bits // 8, 1)
+        # No properties: each operation on a tensor asks several times.
+        self.is_float, self.is_integer, self.is_bool = kind == "f", kind in "iu", kind == "b"
+        self.is_storage_only = kind == "f" and bits == 8
         self._numpy: Any = None
 
     def __repr__(self) -> str:
@@ -75,26 +83,6 @@ class DType:
                                  expected="`:`, a size, or `::1` for the last axis")
         dense = items[-1:] == (slice(None, None, 1),) or None not in shape
         return ArrayAnnotation(self, tuple(shape), "C" if dense else "A")
-
-    @property
-    def is_float(self) -> bool:
-        """Whether the type is a floating-point type."""
-        return self.kind == "f"
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether the type is a signed or unsigned integer (bool is not)."""
-        return self.kind in "iu"
-
-    @property
-    def is_bool(self) -> bool:
-        """Whether the type is bool."""
-        return self.kind == "b"
-
-    @property
-    def is_storage_only(self) -> bool:
-        """Whether values are computed in another type (8-bit floats)."""
-        return self.kind == "f" and self.bits == 8
 
     @property
     def numpy(self) -> np.dtype[Any]:

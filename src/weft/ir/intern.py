@@ -68,14 +68,19 @@ def key_of(attr: Any) -> Any:
 
 def intern(table: Table[T], key: Any, made: T) -> T:
     """Return the value of `key`: `made`, or the one that another thread put there first."""
+    ref = weakref.ref(made, partial(table.pop, key))
+    found = made if table.setdefault(key, ref) is ref else _first(table, key, made, ref)
+    for values in _kept:
+        values.append(found)
+    return found
+
+
+def _first(table: Table[T], key: Any, made: T, ref: weakref.ref[T]) -> T:
+    """Return the value that another thread put there, or `made` once that one is gone."""
     for _ in range(_PATIENCE):
-        ref = weakref.ref(made, partial(table.pop, key))
-        first = table.setdefault(key, ref)
-        found = made if first is ref else first()
+        found = table.setdefault(key, ref)()
         if found is not None:
-            for values in _kept:
-                values.append(found)
             return found
-        # One that has just died in another thread, which is about to remove it from the table.
+        # It has just died in another thread, which is about to remove it from the table.
         time.sleep(0)
     return made

@@ -17,7 +17,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
 from weft.ir.intern import Table, intern, key_of
-from weft.ir.op import Op, Operation, device_of
+from weft.ir.op import Op, Operation, place_of, refuse_devices, storage_only
 from weft.ir.record import Record
 from weft.ir.size import canonical
 from weft.ir.stmt import Location
@@ -318,6 +318,8 @@ class Node:
 
 
 CustomRule = Callable[[Node, Mapping[int, Node]], Sequence[Node | None]]
+_BUFFER: Final = Op.BUFFER
+_COPY: Final = Op.COPY
 _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
@@ -332,11 +334,25 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
-        made.device, made.computed, made.holder = device_of(op, args, attr), 0, None
+        made.computed, made.holder = 0, None
+        device = ""
+        for arg in args:
+            if arg.device is not device and arg.device:
+                if device:
+                    refuse_devices(op, device, arg.device)
+                device = arg.device
+        if op is _BUFFER or op is _COPY or device in storage_only:
+            device = place_of(op, device, attr)
+        made.device = device
         found = intern(_interned, key, made)
         if watcher is not None:
             watcher(found)
     return found
+
+
+def spread(x: Node, shape: Shape) -> Node:
+    """Return a 0-d value at all places of a shape, which is that of another node."""
+    return make(Op.EXPAND, x.dtype, shape, (x,)) if shape else x
 
 
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:
@@ -349,6 +365,9 @@ def with_args(node: Node, args: tuple[Node, ...]) -> Node:
     return made
 
 
+_GRADIENTS_ELSEWHERE: Final = frozenset({Op.BUFFER, Op.DETACH, Op.PROJECT})
+
+
 def gradient_operands(node: Node) -> tuple[Node, ...]:
     """Return what the gradient of a node may flow to.
 
@@ -356,6 +375,8 @@ def gradient_operands(node: Node) -> tuple[Node, ...]:
     kept for differentiation), a DETACH what its `History` or `Custom` says, and a launch nothing.
     """
     op = node.op
+    if op not in _GRADIENTS_ELSEWHERE:
+        return node.args
     if op is Op.BUFFER:
         origin = node.attr.origin
         return () if origin is None else (origin,)
@@ -366,9 +387,7 @@ def gradient_operands(node: Node) -> tuple[Node, ...]:
         if type(attr) is Part:
             return (attr.call,)
         return attr.inputs if type(attr) is Custom else ()
-    if op is Op.PROJECT and node.args[0].op is Op.LAUNCH:  # a kernel has no gradient
-        return ()
-    return node.args
+    return () if node.args[0].op is Op.LAUNCH else node.args  # a kernel has no gradient
 
 
 def recorded_nodes(node: Node) -> tuple[Node, ...]:
@@ -405,9 +424,9 @@ def part_of(call: Node, number: int, value: Node) -> Node:
     return make(Op.DETACH, value.dtype, value.shape, (value,), Part(call, number))
 
 
-def const(value: bool | int | float, dtype: DType) -> Node:
-    """Return a 0-d constant node."""
-    return make(Op.CONST, dtype, (), (), dt.check_value(value, dtype, "const"))
+def const(value: bool | int | float, dtype: DType, operation: str = "const") -> Node:
+    """Return a 0-d constant node, which `operation` reads: errors name it."""
+    return make(Op.CONST, dtype, (), (), dt.check_value(value, dtype, operation))
 
 
 def buffer(storage: Storage) -> Node:

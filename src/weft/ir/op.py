@@ -27,8 +27,7 @@ Semantics, everywhere and on every device:
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 from weft.errors import DeviceError
 
@@ -235,42 +234,39 @@ MOVES: Final = frozenset(
 storage_only: Final[set[str]] = set()
 
 
-class _Placed(Protocol):
-    """A node, of which its device is looked at."""
+def place_of(op: Operation, device: str, attr: object) -> str:
+    """Return where a node with this attribute, of operands on a device, is computed.
 
-    @property
-    def device(self) -> str: ...
-
-
-def device_of(op: Operation, args: Sequence[_Placed], attr: object) -> str:
-    """Return where a node with these operands and this attribute is computed.
+    It is the device of the operands but for a BUFFER and a COPY, whose attributes tell it.
 
     Raises
     ------
     DeviceError
-        If its operands are on several devices, or on one that only stores them.
+        If nothing of the kind is done there: the device only stores values.
     """
     if op is Op.COPY or op is Op.BUFFER:
-        device = attr if op is Op.COPY else getattr(attr, "device", "")
-        if type(device) is not str:
+        found = attr if op is Op.COPY else getattr(attr, "device", "")
+        if type(found) is not str:
             return ""  # the verifier refuses it
-        if device in storage_only and op is Op.COPY:
-            _refuse(op, device)
-        return sys.intern(device)
-    if not args:
-        return ""
-    device = args[0].device
-    for other in args:
-        if other.device is not device and other.device:
-            if device:
-                goal = other.device if device in storage_only else device
-                raise DeviceError(op.name, found=f"operands on {device} and {other.device}",
-                                  expected="operands on one device",
-                                  hint=f"move one, as in x.to({goal!r})")
-            device = other.device
+        if found in storage_only and op is Op.COPY:
+            _refuse(op, found)
+        return sys.intern(found)
     if device in storage_only and op not in MOVES:
         _refuse(op, device)
     return device
+
+
+def refuse_devices(op: Operation, first: str, second: str) -> NoReturn:
+    """Say that the operands of an operation are on several devices.
+
+    Raises
+    ------
+    DeviceError
+        Always.
+    """
+    goal = second if first in storage_only else first
+    raise DeviceError(op.name, found=f"operands on {first} and {second}",
+                      expected="operands on one device", hint=f"move one, as in x.to({goal!r})")
 
 
 def _refuse(op: Operation, device: str) -> NoReturn:

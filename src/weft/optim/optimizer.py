@@ -17,7 +17,7 @@ from weft.tensors.core.pending import take_losses
 from weft.tensors.core.tensor_value import realize_all
 from weft.tensors.core.thread_state import outside_capture, state
 from weft.tensors.core.transaction import all_or_none
-from weft.tensors.core.write_lock import writing
+from weft.tensors.core.write_lock import changing
 from weft.tensors.docs.documented import fill_docstrings
 
 __all__ = ["Group", "Optimizer"]
@@ -294,7 +294,12 @@ class Optimizer:
                 loss = closure()
         if state.capture is not None:
             state.capture.depends(self, "_grouping", self._grouping)
-        with writing, all_or_none() as changed:  # no other thread changes anything in between
+        self._update_all()
+        return loss
+
+    @changing
+    def _update_all(self) -> None:
+        with all_or_none() as changed:
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is None:
@@ -304,7 +309,6 @@ class Optimizer:
                     changed.add(p, *own.values())
                     self.update(p, p.grad, own, group)
             realize_all(changed, take_losses())
-        return loss
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Change one parameter and its state in place; each optimiser defines its own.

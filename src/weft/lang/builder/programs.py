@@ -91,7 +91,7 @@ class BuiltFunction:
             context = host_context()
             self._native = [(part, load_kernel(part.kernel, context)) for part in self.launches]
         values = host.variables
-        with host:
+        with host.turn(self.signature.written) as host.alone, host:
             self.signature.resolve(self.name, host, True)
             if len(self._native) == 1 and not named:
                 self._quicken(*self._native[0], host, args)
@@ -154,7 +154,7 @@ class BuiltFunction:
 
         host = self._passed(args, named)
         found = []
-        with host:
+        with host.turn(self.signature.written) as host.alone, host:
             self.signature.resolve(self.name, host, True)
             try:
                 for part in launches(self._kernel, self._parallel, True):
@@ -317,7 +317,7 @@ class BuiltLaunch(Configured):
         host = self.take(args)
         loaded = self.loaded()
         values = host.variables
-        with host:
+        with host.turn(kernel.signature.written) as host.alone, host:
             kernel.signature.resolve(kernel.name, host, False)
             failed = loaded.run(host.addresses, [values[v] for v in loaded.variables])
             host.finish()
@@ -358,7 +358,7 @@ class BuiltLaunch(Configured):
             from weft.runtimes.lockstep.run import STEPS, Grid, run
 
         host = self.take(args)
-        with host:
+        with host.turn(self.kernel.signature.written) as host.alone, host:
             self.kernel.signature.resolve(self.kernel.name, host, False)
             try:
                 nest = self.kernel.nest(self.block, self.ndim, sanitise, self.grid)

@@ -94,9 +94,14 @@ class ComputeFunction:
         host = self._take(args, named)
         interpreted = self._is_interpreted()
         place = host_context() if interpreted else place_of(host, self.annotations.device)
-        host.on_device = not place.is_native
-        with host:
-            self._resolve(host)
+        if not place.is_native:
+            with importing:
+                from weft.lang.launch.tensors import Distant
+
+            host.distant = Distant()
+        written = self._written_by(host) if host.tensors else frozenset()
+        with host.turn(written) as host.alone, host:
+            host.resolve(written)
             if interpreted:
                 self._interpret(host)
                 return
@@ -128,8 +133,9 @@ class ComputeFunction:
     def explain(self, *args: Any, **named: Any) -> Report:
         """Return what becomes of each loop for such arguments, and why; nothing is run."""
         host = self._take(args, named)
-        with host:
-            self._resolve(host)
+        written = self._written_by(host) if host.tensors else frozenset()
+        with host.turn(written) as host.alone, host:
+            host.resolve(written)
             return self._compiled(_Call(self, host, host_context())).report
 
     def __repr__(self) -> str:
@@ -180,11 +186,6 @@ class ComputeFunction:
         host = Arguments(self.__name__, self._signature)
         host.bind(self._signature, args)
         return host
-
-    def _resolve(self, host: Arguments) -> None:
-        """Look up the memory of tensors."""
-        if host.tensors:
-            host.resolve(self._written_by(host))
 
     def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arguments of a call in order, defaults included."""
@@ -316,7 +317,7 @@ class _Call:
 
     def run(self, loaded: Loaded | LoadedOnDevice) -> Failed | None:
         """Run a compiled kernel; return what stopped it, if anything did."""
-        if self.host.on_device:
+        if self.host.distant is not None:
             with importing:
                 from weft.lang.launch.device_launch import run_on_device
 

@@ -64,8 +64,9 @@ def checked_launch(launch: Launched, args: tuple[Any, ...]) -> Report:
     host = launch.take(args)
     watched = _watched(launch, host.types)
     values = [host.variables[v] for v in watched.loaded.variables]
-    with host:
-        host.resolve(watched.loaded.written)
+    written = watched.loaded.written
+    with host.turn(written) as host.alone, host:
+        host.resolve(written)
         with watched.lock:
             watched.notes[...] = 0
             failed = watched.loaded.run(host.addresses, values)

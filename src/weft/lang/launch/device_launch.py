@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.ir.size import evaluate
+from weft.lang.launch.tensors import Distant
 from weft.lang.launch.variants import failure
 from weft.runtimes.base import View
 
@@ -45,8 +46,8 @@ def launch_on_device(launch: Launched, host: Host, loaded: LoadedOnDevice) -> No
     loaded
         The kernel for them, on the device.
     """
-    host.on_device = True
-    with host:
+    host.distant = Distant()
+    with host.turn(loaded.written) as host.alone, host:
         host.resolve(loaded.written)
         failed = run_on_device(host, host.addresses, loaded)
         host.finish()
@@ -66,9 +67,9 @@ def run_on_device(host: Host, addresses: Sequence[int], loaded: LoadedOnDevice) 
     loaded
         The kernel.
     """
-    values = host.variables
+    values, distant = host.variables, host.distant or Distant()
     sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in loaded.params]
-    places = [host.stands_for(address) for address in addresses]
+    places = [distant.place(address) for address in addresses]
     spans = _spans([(address, address + size, m.name in loaded.written)
                     for address, size, place, m in zip(addresses, sizes, places, loaded.params,
                                                        strict=True) if place is None])

@@ -31,8 +31,9 @@ def run(launch: Launched, args: tuple[Any, ...], *, sanitise: bool = False,
                      wraps=launch.kernel.options.wraps, sanitised=sanitise,
                      fma=launch.kernel.options.fma, strict=launch.kernel.options.strict,
                      constants=constants)
-    with host:
-        host.resolve({m.name for m in stores(nest.body)})
+    written = {m.name for m in stores(nest.body)}
+    with host.turn(written) as host.alone, host:
+        host.resolve(written)
         addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
         try:
             return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),

@@ -335,7 +335,7 @@ class Configured:
             return
         loaded = self._variant(host.types)
         values = host.variables
-        with host:
+        with host.turn(loaded.written) as host.alone, host:
             host.resolve(loaded.written)
             failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
             host.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Container
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
@@ -25,25 +26,25 @@ from weft.lang.values.types import (
     ScalarType,
     bits_of,
 )
-from weft.runtimes.base import View
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.write_lock import writing
 
 if TYPE_CHECKING:
-    from weft.lang.launch.tensors import Seen, Written
+    from weft.lang.launch.tensors import Distant, Seen, Written
     from weft.tensors.core.layouts import Layout
 
 __all__ = ["Host"]
 
+_no_turn: Final = nullcontext()
 _PLAIN: dict[type, DType] = {bool: dt.bool_, int: dt.int64, float: dt.float64}
-_STAND_IN: Final = 48  # bits of an address that a process may have
 
 
 class Host:
     """Takes the arguments of one launch apart.
 
-    A block from `resolve` to `finish`. In it this thread alone changes tensors, if the launch
-    writes to any: what captured functions and writes in place of other threads change is not lost.
+    A block from `resolve` to `finish`, inside a `turn`. In it this thread alone changes tensors, if
+    the launch writes to any: what captured functions and writes in place of other threads change
+    is not lost.
 
     Attributes
     ----------
@@ -60,12 +61,14 @@ class Host:
         Tensors among the arguments, with the parameter and the position of the address.
     types : dict of str to KernelType
         What each argument is.
-    on_device : bool
-        Whether the launch takes buffers: `stands_for` tells of which some address is.
+    alone : bool or None
+        Whether `turn` is a block of `writing`.
+    distant : Distant or None
+        What addresses stand for, of a launch that takes buffers.
     """
 
-    __slots__ = ("_alone", "_distant", "_written", "addresses", "copies", "kept", "kernel",
-                 "lenient", "on_device", "tensors", "types", "variables", "where")  # fmt: skip
+    __slots__ = ("_written", "addresses", "alone", "copies", "distant", "kept", "kernel", "lenient",
+                 "tensors", "types", "variables", "where")  # fmt: skip
 
     takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
     takes_views = False  # of one memory, with strides of their own
@@ -74,24 +77,34 @@ class Host:
         self.kernel = kernel
         self.lenient = signature is not None and signature.lenient
         self.addresses: list[int] = []
-        self.on_device = False
-        self._distant: list[Any] = []  # memory of devices that is passed
+        self.distant: Distant | None = None
         self.variables: dict[str, int] = {}
         self.kept: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
         self.tensors: list[tuple[str, int, TensorCore]] = []
         self._written: list[Written | Seen] = []
-        self._alone = False  # whether it holds `writing`
+        self.alone: bool | None = None
         self.types: dict[str, KernelType] = {}
 
+    def turn(self, written: Container[str]) -> AbstractContextManager[bool | None]:
+        """Return the block of a launch that writes to some parameters.
+
+        It is ``with host.turn(written) as host.alone, host:``, and nobody else changes tensors
+        meanwhile if the launch changes one.
+        """
+        if any(name in written for name, _, _ in self.tensors):
+            return writing.turn()
+        return _no_turn
+
     def __enter__(self) -> Self:
+        if self.alone:
+            writing.mark(True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
-        if self._alone:
-            self._alone = False
-            writing.__exit__(kind, error, trace)
+        if self.alone:
+            writing.mark(False)
 
     def bind(self, signature: Signature, args: tuple[Any, ...]) -> None:
         """Take all arguments of a launch."""
@@ -162,9 +175,6 @@ class Host:
         with importing:
             from weft.lang.launch.tensors import Written, readable, together
 
-        if not self._alone and any(name in written for name, _, _ in self.tensors):
-            writing.__enter__()
-            self._alone = True
         joined: set[int] = set()
         for members, target in together(self.tensors, written, self.takes_views, self.kernel):
             self._written.append(target)
@@ -184,24 +194,10 @@ class Host:
     def _place(self, index: int, buffer: Any, offset: int = 0) -> None:
         """Note in which buffer an argument lies, and how many bytes after its begin."""
         self.kept.append(buffer)
-        if buffer.in_process or not self.on_device:  # which raises: nothing else is passed by it
+        if buffer.in_process or self.distant is None:  # which raises: nothing else is passed by it
             self.addresses[index] = buffer.address + offset
         else:
-            self.addresses[index] = self._stand_in(buffer) + offset
-
-    def _stand_in(self, buffer: Any) -> int:
-        """Return what stands for the address of memory of a device: numbers above real ones."""
-        if buffer not in self._distant:
-            self._distant.append(buffer)
-        number: int = 1 + self._distant.index(buffer)
-        return number << _STAND_IN
-
-    def stands_for(self, address: int) -> View | None:
-        """Return the memory of a device that an address stands for; None for one of the host."""
-        number = address >> _STAND_IN
-        if not number:
-            return None
-        return View(self._distant[number - 1], address & ((1 << _STAND_IN) - 1))
+            self.addresses[index] = self.distant.stand_in(buffer) + offset
 
     def _placed(self, index: int, buffer: Any, layout: Layout, tensor: TensorCore) -> None:
         """Note where in a buffer the elements of an argument lie."""

@@ -18,17 +18,19 @@ from weft.exchange import host
 from weft.ir import node as nd
 from weft.ir.node import Storage
 from weft.lang.launch.signature import told
+from weft.runtimes.base import View
 from weft.tensors.core.layouts import Layout, row_major
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.tensor_value import flush_readers, realize_all, show_memory
 from weft.tensors.core.thread_state import state
 
-__all__ = ["Written", "readable", "together"]
+__all__ = ["Distant", "Written", "readable", "together"]
 
 Member = tuple[int, Layout, TensorCore]  # place of an argument, where it lies, what it is
 
 _WORK: Final = 10_000  # of a search for an element that two views have in common
 _SOMEWHERE: Final = 1 << 32  # an address that is only compared
+_ADDRESS_BITS: Final = 48  # of addresses that a process may have
 _OWN_REFERENCES: Final = 3  # to a buffer: its tensor's, and two of the look
 
 
@@ -161,6 +163,27 @@ def _ends(layout: Layout) -> tuple[int, int]:
     steps = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
     return (layout.offset + sum(s for s in steps if s < 0),
             layout.offset + sum(s for s in steps if s > 0) + 1)
+
+
+class Distant:
+    """Numbers that stand for addresses of memory of devices: above all that a process may have."""
+
+    def __init__(self) -> None:
+        self._buffers: list[Any] = []
+
+    def stand_in(self, buffer: Any) -> int:
+        """Return what stands for the address of a buffer."""
+        if buffer not in self._buffers:
+            self._buffers.append(buffer)
+        number: int = 1 + self._buffers.index(buffer)
+        return number << _ADDRESS_BITS
+
+    def place(self, address: int) -> View | None:
+        """Return the memory that an address stands for; None for one of the host."""
+        number = address >> _ADDRESS_BITS
+        if not number:
+            return None
+        return View(self._buffers[number - 1], address & ((1 << _ADDRESS_BITS) - 1))
 
 
 class Seen:

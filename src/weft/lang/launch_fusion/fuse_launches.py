@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,7 +21,7 @@ from weft.schedule.launch_fusion.fused_kernel import joined
 from weft.schedule.launch_fusion.legality import group
 from weft.schedule.launch_fusion.pages import crowded, with_barriers
 from weft.tensors.core.fusion_scope import active, attend
-from weft.tensors.core.write_lock import writing
+from weft.tensors.core.write_lock import changing
 
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
@@ -165,18 +164,23 @@ class Fusion:
                 one.launch(*one.args)
             return
         prepared = [_prepare(n) for n in noted]
-        with writing if _changes_tensors(noted, prepared) else contextlib.nullcontext():
-            targets = _resolved(noted, prepared)
-            if targets is not None:
-                try:
-                    self._carry_out(noted, prepared, temporaries)
-                finally:
-                    for target in targets:
-                        target.finish()
-                return
-            self._said.append(_VIEWS)
-            for one in noted:
-                one.launch(*one.args)
+        run = self._resolve
+        (changing(run) if _changes_tensors(noted, prepared) else run)(noted, prepared, temporaries)
+
+    def _resolve(self, noted: list[_Noted], prepared: list[_Prepared],
+                 temporaries: list[np.ndarray[Any, Any]]) -> None:  # fmt: skip
+        """Look up the memory of tensors, and carry the launches out."""
+        targets = _resolved(noted, prepared)
+        if targets is not None:
+            try:
+                self._carry_out(noted, prepared, temporaries)
+            finally:
+                for target in targets:
+                    target.finish()
+            return
+        self._said.append(_VIEWS)
+        for one in noted:
+            one.launch(*one.args)
 
     def _carry_out(self, noted: list[_Noted], prepared: list[_Prepared],
                    temporaries: list[np.ndarray[Any, Any]]) -> None:  # fmt: skip

@@ -86,11 +86,15 @@ class _Mode:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return `function` run in this mode."""
+        mode = self._mode
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            with type(self)():
+            before, state.grad = state.grad, mode
+            try:  # and no block of this class: a Ctrl-C may come where its ``__exit__`` begins
                 return function(*args, **kwargs)
+            finally:
+                state.grad = before
 
         return run
 
@@ -260,9 +264,12 @@ def _accumulate(tensor: TensorCore, node: Node, create_graph: bool) -> None:
     if before is None:
         tensor.grad = tensor._from_node(node)
         return
-    with no_grad():
-        total = infer.elementwise(Op.ADD, before._read(), node)
-        before._write(total)
+    _add_to(before, node)
+
+
+@no_grad()
+def _add_to(tensor: TensorCore, node: Node) -> None:
+    tensor._write(infer.elementwise(Op.ADD, tensor._read(), node))
 
 
 def _wanted_nodes(tensor: TensorCore, reachable: Mapping[Node, TensorCore]) -> list[Node]:

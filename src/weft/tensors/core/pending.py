@@ -195,11 +195,14 @@ def _again(nodes: Sequence[Node], roots: Container[Node], was: Mapping[Node, Nod
     """
     known = [was.get(n, n) for n in nodes] if was else nodes
     often: dict[Node, Node] = {}  # in order, so that equal loops have equal plans
+    on_the_way = []
     for node, theirs in zip(nodes, known, strict=True):
         if (theirs.computed > driver.MOST_COMPUTED and _is_repeated(theirs)) or (
                 often and any(a in often for a in node.args)):
             often[node] = theirs
-    driver.count_computed(k for n, k in zip(nodes, known, strict=True) if n not in roots)
+        if theirs.holder is not None and node not in roots:
+            on_the_way.append(theirs)
+    driver.count_computed(on_the_way)
     found = []
     for node, theirs in often.items():
         tensor = _holder(theirs)

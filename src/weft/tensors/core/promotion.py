@@ -8,6 +8,7 @@ from typing import Final, cast
 from weft.errors import DTypeError, ShapeError
 from weft.ir import dtype as dt
 from weft.ir import infer
+from weft.ir import node as nd
 from weft.ir.dtype import DType
 from weft.ir.node import Dim, Shape
 from weft.ir.op import Operation
@@ -114,8 +115,12 @@ def binary(self: TensorCore, other: object, op: Operation, name: str,
     if dtype.kind not in op.kinds:
         raise DTypeError(name, found=_operand_names(self, value),
                          expected=f"a type of kind {_kind_names(op.kinds)}")
-    x = infer.cast(x, dtype)
-    y = constant(value, dtype, name) if y is None else infer.cast(y, dtype)
+    if x.dtype is not dtype:
+        x = infer.cast(x, dtype)
+    if y is None:
+        y = nd.spread(constant(value, dtype, name), x.shape)
+    elif y.dtype is not dtype:
+        y = infer.cast(y, dtype)
     if x.device is not y.device and y.device and x.device:
         x, y = together((x, y))
     if x.shape != y.shape:

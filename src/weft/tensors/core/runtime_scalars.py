@@ -440,4 +440,4 @@ def constant(value: Any, dtype: DType, operation: str) -> Node:
     if (kind is RuntimeFloat or kind is RuntimeInt) and value._scalars._is_live:
         found: Node = value._scalars.node(value, dtype, operation)
         return found
-    return nd.const(dt.check_value(value, dtype, operation), dtype)
+    return nd.const(value, dtype, operation)

@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 Scalar = bool | int | float
-_new: Final = object.__new__
+_new: Final[Callable[[type], Any]] = object.__new__
 _DETACH: Final = views.Detach()
 _WRITES: Final = 16  # to a tensor, at most, before the next realize of another computes it as well
 _OWN_REFERENCES: Final = 3  # to a node that nobody else knows: its tensor's, and two of the look
@@ -85,8 +85,8 @@ class TensorValue:
     @classmethod
     def _from_node(cls, node: Node, requires_grad: bool = False) -> Self:
         """Return a base tensor with this value; it is history if it requires a gradient."""
-        out = _new(cls._result)
-        out._node, out.shape, out.dtype = node, cast("tuple[int, ...]", node.shape), node.dtype
+        out: Self = _new(cls._result)
+        out._node, out.shape, out.dtype = node, node.shape, node.dtype  # type: ignore[assignment]
         out._base = out._buffer = out._grad = out._shared = out._history = None
         out._path, out._version = (), 0
         out._requires_grad, out._is_leaf = requires_grad, not requires_grad
@@ -96,7 +96,7 @@ class TensorValue:
             state.capture.created(out)
         if _any_shared:
             _lazy.add(out)
-        return cast(Self, out)
+        return out
 
     def _wrap(self, node: Node, *others: TensorValue | None) -> Self:
         """Return a tensor computed from this one and `others`."""
@@ -148,7 +148,7 @@ class TensorValue:
                 if capture is None:  # which keeps what it finds to itself
                     self._buffer, self._node, self._version = None, known, version
             return known
-        return self._stored() if capture is None else capture.read(self)
+        return (self._node or self._stored()) if capture is None else capture.read(self)
 
     def _stored(self) -> Node:
         """Return the node of a base's value, outside any capture."""

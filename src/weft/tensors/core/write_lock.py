@@ -11,14 +11,18 @@ middle of one. The others take the lock.
 
 Captures are made inside, never the other way round: during a capture nothing is changed, so nothing
 waits for this lock there.
+
+A Ctrl-C may come wherever Python code is called, also into ``__enter__`` and ``__exit__`` if they
+are written in Python: then the lock would stay with a thread that has left the block. So blocks are
+those of the lock itself, in native code; only the word is Python's, which says no more than that
+native calls have to go the other way, and the next block brings it in order.
 """
 
 from __future__ import annotations
 
-from _thread import get_ident
 from array import array
 from collections.abc import Callable
-from types import TracebackType
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, ParamSpec, TypeVar
 
 from weft.locks import mutex
@@ -37,52 +41,64 @@ class OutOfTurn(Exception):
 
 
 _word: Final = array("q", [0])
+_nothing: Final = nullcontext()
+
+
+def _leave() -> None:
+    """Forget the block of a thread that a forked child does not have."""
+    _word[0] = 0
+
+
+_lock: Final = mutex(_leave)
+_is_mine: Final[Callable[[], bool]] = _lock._is_owned  # type: ignore[attr-defined]
 
 
 class _Writing:
-    """A block in which this thread alone changes tensors; in a capture nothing is changed."""
+    """Blocks in which one thread alone changes tensors; in a capture nothing is changed.
 
-    __slots__ = ("_depth", "_lock", "_owner", "native", "word")
+    Attributes
+    ----------
+    word : int
+        The address of what is 1 while a thread is in such a block.
+    native : tuple
+        What takes and gives the lock, and that address, for native code.
+    """
+
+    __slots__ = ("native", "word")
 
     def __init__(self) -> None:
-        self._lock = mutex(self._leave)
-        self._depth = self._owner = 0
-        self.word: int = _word.buffer_info()[0]  # its address; it is 1 while somebody has the lock
-        self.native = self._lock.acquire, self._lock.release, self.word  # for native code
-
-    def _leave(self) -> None:
-        """Forget the block of a thread that a forked child does not have."""
-        self._depth = self._owner = _word[0] = 0
+        self.word: int = _word.buffer_info()[0]
+        self.native = _lock.acquire, _lock.release, self.word
 
     @property
     def is_mine(self) -> bool:
         """Whether this thread is in such a block."""
-        return self._owner == get_ident()
+        return _is_mine()
 
-    def __enter__(self) -> None:
-        if state.capture is None:
-            self._lock.acquire()
-            self._depth += 1
-            self._owner, _word[0] = get_ident(), 1
+    def turn(self) -> AbstractContextManager[bool | None]:
+        """Return a block, which gives True if the thread was in none: it is to `mark` it then."""
+        return _nothing if _is_mine() or state.capture is not None else _lock
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:  # fmt: skip
-        if state.capture is None:
-            self._depth -= 1
-            if not self._depth:
-                self._owner = _word[0] = 0
-            self._lock.release()
+    def mark(self, inside: bool) -> None:
+        """Note for native calls that a block has begun, or is about to end."""
+        _word[0] = inside
 
 
 writing: Final = _Writing()
 
 
 def changing(method: Callable[P, R]) -> Callable[P, R]:
-    """Return a method that reads and changes a tensor in one step."""
+    """Return a method that reads and changes tensors in one step: it is a block of `writing`."""
 
     def changed(*args: P.args, **kwargs: P.kwargs) -> R:
-        with writing:
+        if _is_mine() or state.capture is not None:
             return method(*args, **kwargs)
+        with _lock:
+            _word[0] = 1
+            try:
+                return method(*args, **kwargs)
+            finally:
+                _word[0] = 0
 
     return wrapping(changed, method)
 

@@ -144,16 +144,22 @@ class Arithmetic(Strides):
 
     def add(self, other: object, *, alpha: Scalar = 1) -> Self:
         """Return ``self + alpha * other``."""
-        if (self.dtype.is_float and is_open(alpha)) or alpha != 1:
-            other = as_operand(self, other).mul(alpha)
+        if type(alpha) is not int or alpha != 1:
+            other = self._times_alpha(other, alpha)
         op = Op.OR if self.dtype.is_bool and _is_bool(other) else Op.ADD
         return cast(Self, binary(self, other, op, "add"))
 
     def sub(self, other: object, *, alpha: Scalar = 1) -> Self:
         """Return ``self - alpha * other``."""
-        if (self.dtype.is_float and is_open(alpha)) or alpha != 1:
-            other = as_operand(self, other).mul(alpha)
+        if type(alpha) is not int or alpha != 1:
+            other = self._times_alpha(other, alpha)
         return cast(Self, binary(self, other, Op.SUB, "sub"))
+
+    def _times_alpha(self, other: object, alpha: Scalar) -> object:
+        """Return an operand times a factor, which may be one that the capture reads each time."""
+        if (self.dtype.is_float and is_open(alpha)) or alpha != 1:
+            return as_operand(self, other).mul(alpha)
+        return other
 
     def mul(self, other: object) -> Self:
         """Return ``self * other``."""
