@@ -113,7 +113,7 @@ test-devices: $(VENV)/.test
 
 # The page that says what each device computes, from the tests that compute it.
 coverage: export WEFT_COVERAGE := $(shell mktemp -d)
-coverage: export WEFT_REQUIRE := cpu,cpu/c,interpreter,opencl:pocl
+coverage: export WEFT_REQUIRE := cpu,cpu/c,interpreter
 coverage: $(VENV)/.test
 	$(BIN)/python -m pytest -q -n $(JOBS) $(addprefix tests/conformance/test_,op_values.py \
 	  reduction_values.py movement_values.py conversions.py indexing_values.py)

@@ -14,7 +14,7 @@ from weft.ir import node as nd
 from weft.ir.op import BY_NAME
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "coverage.md"
-SHOWN = ("cpu", "cpu/c", "opencl:pocl", "interpreter")
+SHOWN = ("cpu", "cpu/c", "interpreter")
 HEAD = """# What devices compute
 
 Operations of the graph and the element types of their operands, as the conformance suite computed

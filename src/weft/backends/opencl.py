@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.backends import cpu, registry
@@ -22,6 +20,7 @@ from weft.locks import mutex
 from weft.target import Target
 
 if TYPE_CHECKING:
+    from weft.renderers.cstyle.opencl.renderer import OpenCLRenderer
     from weft.runtimes.opencl.device import OpenCLDevice
 
 __all__ = ["BACKEND", "facts_of"]
@@ -78,18 +77,17 @@ def _found(ordinal: int) -> tuple[str, Mapping[str, Any]]:
 
 
 def _target(ordinal: int, pair: str) -> Target:
-    made: Target = _of_renderer("target").opencl_target(cpu.host_target(), facts_of(ordinal))
-    return made
+    with importing:  # which most processes never need
+        from weft.renderers.cstyle.opencl.target import opencl_target
+
+    return opencl_target(cpu.host_target(), facts_of(ordinal))
 
 
-def _renderer(target: Target, pair: str) -> Any:
-    return _of_renderer("renderer").OpenCLRenderer(target)
-
-
-def _of_renderer(name: str) -> ModuleType:
-    """Return a module of the renderer, which most processes never need."""
+def _renderer(target: Target, pair: str) -> OpenCLRenderer:
     with importing:
-        return import_module(f"weft.renderers.cstyle.opencl.{name}")
+        from weft.renderers.cstyle.opencl.renderer import OpenCLRenderer
+
+    return OpenCLRenderer(target)
 
 
 def _open(ordinal: int, pair: str) -> OpenCLDevice:
