@@ -88,6 +88,20 @@ def test_atomic_sums_of_floats(device, rng, dtype):
     np.testing.assert_array_equal(out, [*(x[k::5].sum() for k in range(5)), 0, 0])
 
 
+def test_names_of_the_language_and_of_the_text_may_be_names_of_kernels(device):
+    @weft.kernel
+    def kernel(b0, o0, o1, M_PI, half, size_0, float4, begin, INT_MAX, share):
+        global_ = gpu.grid(1)
+        status, scratch, i64, fma, NAN = M_PI[0], half, 1.0, 2.0, 3.0
+        if global_ < b0.size:
+            b0[global_] = (o0[global_] + o1 + status + scratch + i64 + fma + NAN + size_0
+                           + float4 + begin + INT_MAX + share)
+
+    out = np.zeros(5)
+    kernel[1, 32](out, np.arange(5.0), 10.0, np.ones(1), 100.0, 1e3, 1e4, 1e5, 1e6, 1e7)
+    np.testing.assert_array_equal(out, np.arange(5) + 10 + 1 + 100 + 6 + 11_111_000)
+
+
 def test_kernels_print(device, capfd):
     @weft.kernel
     def told(x, n):

@@ -91,11 +91,12 @@ class OpenCLWriter(CWriter):
         self.code(0, len(self.kernel.code))
         params, lines = [], []
         for k, m in enumerate(self.kernel.params):
-            params += [f"__global u8 *b{k}", f"i64 o{k}"]
+            buffer, start = self.names.take(f"b{k}"), self.names.take(f"o{k}")
+            params += [f"__global u8 *{buffer}", f"i64 {start}"]
             kind = self._pointer(m)
             lines.append(
                 f"  {kind}{self.memories[m.name]} = ({kind.removesuffix('restrict ')})"
-                f"(b{k} + o{k});"
+                f"({buffer} + {start});"
             )
         params += [f"i64 {name}" for name in slots]
         params += ["__global struct weft_status *status", "__global u8 *scratch"]

@@ -54,7 +54,7 @@ static __attribute__((noinline, unused)) void weft_fail(
   }
 }"""
 
-# Words of the language, and functions of it that kernels call.
+# Words and macros of the language, and functions of it that kernels call.
 RESERVED: Final = frozenset((
     "kernel", "global", "local", "constant", "private", "generic", "half", "uchar", "ushort",
     "uint", "ulong", "size_t", "ptrdiff_t", "event_t", "image2d_t", "sampler_t", "read_only",
@@ -63,6 +63,14 @@ RESERVED: Final = frozenset((
     "get_group_id", "get_num_groups", "atomic_cmpxchg", "status", "scratch", "heap", "INFINITY",
     "NAN", "as_float", "as_int", "barrier", "min", "max", "abs", "select", "isnan", "log", "exp",
     "sin", "cos", "tan", "pow", "step", "sign", "mix", "clamp", "dot", "cross", "length",
+    "MAXFLOAT", "HUGE_VAL", "HUGE_VALF", "FP_FAST_FMA", "FP_FAST_FMAF", "NULL", "CHAR_BIT",
+    *(f"{t}_{end}" for t in ("CHAR", "SCHAR", "SHRT", "INT", "LONG", "UCHAR", "USHRT", "UINT",
+                             "ULONG") for end in ("MIN", "MAX")),
+    *(f"{t}_{end}" for t in ("FLT", "DBL", "HALF")
+      for end in ("MIN", "MAX", "EPSILON", "DIG", "MANT_DIG", "RADIX", "MAX_EXP", "MIN_EXP")),
+    *(f"M_{name}{end}" for end in ("", "_F")
+      for name in ("E", "PI", "LOG2E", "LOG10E", "LN2", "LN10", "PI_2", "PI_4", "1_PI", "2_PI",
+                   "2_SQRTPI", "SQRT2", "SQRT1_2")),
     *(f"{t}{n}" for t in ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong",
                           "float", "double", "half") for n in (2, 3, 4, 8, 16)),
 ))  # fmt: skip
