@@ -11,7 +11,7 @@ from weft.ir import linear as li
 from weft.ir.interpret.interpret import run_linear
 from weft.ir.op import Op
 from weft.kernelize.build import kernelize
-from weft.renderers.cstyle.opencl.phases import phases
+from weft.renderers.cstyle.opencl.launch_split import phases
 from weft.renderers.cstyle.opencl.renderer import OpenCLRenderer
 from weft.renderers.cstyle.opencl.target import opencl_target
 from weft.target import CostModel, Target, native_operations

@@ -93,8 +93,8 @@ class ComputeFunction:
             active.fusion.flush()  # of kernels; loops do not wait
         host = self._take(args, named)
         interpreted = self._is_interpreted()
-        place = host_context() if interpreted else place_of(host, self.annotations.device)
-        if not place.is_native:
+        place = None if interpreted else place_of(host, self.annotations.device)
+        if place is not None and not place.is_native:
             with importing:
                 from weft.lang.launch.tensors import Distant
 
@@ -102,7 +102,7 @@ class ComputeFunction:
         written = self._written_by(host) if host.tensors else frozenset()
         with host.turn(written) as host.alone, host:
             host.resolve(written)
-            if interpreted:
+            if place is None:
                 self._interpret(host)
                 return
             call = _Call(self, host, place)
@@ -136,7 +136,7 @@ class ComputeFunction:
         written = self._written_by(host) if host.tensors else frozenset()
         with host.turn(written) as host.alone, host:
             host.resolve(written)
-            return self._compiled(_Call(self, host, host_context())).report
+            return self._compiled(_Call(self, host)).report
 
     def __repr__(self) -> str:
         return f"<weft.compute {self.__name__}>"
@@ -254,7 +254,7 @@ class ComputeFunction:
             in_order = (("compute", True), ("wish vectors", False), ("wish threads", False))
             meta = written.kernel.meta.replace(hints=in_order)
             kernel = written.kernel.replace(meta=meta)
-            loaded = _load(kernel, call.place, written.constants)
+            loaded = _load(kernel, call.place or host_context(), written.constants)
             family[()] = loaded  # type: ignore[assignment]
         return family[()]  # type: ignore[return-value]
 
@@ -262,7 +262,7 @@ class ComputeFunction:
         with importing:
             from weft.runtimes.lockstep.run import Grid, run
 
-        call = _Call(self, host, host_context())
+        call = _Call(self, host)
         written = call.translate({}, exact=True)
         addresses = [*call.addresses,
                      *(c.__array_interface__["data"][0] for c in written.constants)]
@@ -299,7 +299,8 @@ class _Call:
     __slots__ = ("addresses", "family", "function", "host", "is_plain", "negative", "place",
                  "sharing", "static", "static_key", "types")  # fmt: skip
 
-    def __init__(self, function: ComputeFunction, host: Arguments, place: Context) -> None:
+    def __init__(self, function: ComputeFunction, host: Arguments,
+                 place: Context | None = None) -> None:  # fmt: skip
         with importing:
             from weft.lang.compute.arguments import LARGEST
 
@@ -313,7 +314,7 @@ class _Call:
         self.static_key = tuple(self.static.values())
         self.is_plain = all(-LARGEST <= variables[n] <= LARGEST for n in host.integers)
         self.family = (tuple(host.types.values()), self.sharing, self.negative,
-                       "" if place.is_native else place.name)
+                       "" if place is None or place.is_native else place.name)
 
     def run(self, loaded: Loaded | LoadedOnDevice) -> Failed | None:
         """Run a compiled kernel; return what stopped it, if anything did."""
@@ -356,7 +357,7 @@ class _Compiled:
         hints = (("compute", True), ("noalias", True), *wishes)
         kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))
         self.report = function._check_requests(kernel, written, call.place)
-        self.fast = _load(kernel, call.place, written.constants)
+        self.fast = _load(kernel, call.place or host_context(), written.constants)
 
 
 def _load(kernel: Kernel, place: Context, constants: Sequence[Any]) -> Loaded | LoadedOnDevice:

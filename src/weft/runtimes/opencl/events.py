@@ -107,7 +107,7 @@ class Work:
                 return False
         except self.session.errors as error:
             self.error = error
-        self._settle()
+        self._end_noted()
         return True
 
     def wait(self) -> None:
@@ -123,7 +123,7 @@ class Work:
             if threading.get_ident() == threading.main_thread().ident:
                 self._poll()
             else:
-                self._settle()
+                self._end_noted()
         show(self.session.texts)
         if self.error is not None:
             name = self.session.name
@@ -139,7 +139,7 @@ class Work:
             else:
                 _yield()
 
-    def _settle(self) -> None:
+    def _end_noted(self) -> None:
         """Take note of how it ended, once, and give the status record back.
 
         The wait makes memory consistent, which asking for the status does not.

@@ -31,7 +31,7 @@ from weft.renderers.cstyle.c.function import Function
 from weft.renderers.cstyle.c.renderer import CWriter
 from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
 from weft.renderers.cstyle.opencl.atomic import atomic
-from weft.renderers.cstyle.opencl.phases import Phases, arrays_of, phases
+from weft.renderers.cstyle.opencl.launch_split import Phases, arrays_of, phases
 from weft.renderers.cstyle.opencl.target import ROUNDED
 from weft.renderers.cstyle.opencl.text import FAIL, PRELUDE, PRINTED, RESERVED
 from weft.renderers.cstyle.operations import define
