@@ -21,6 +21,8 @@ __all__ = ["LLVM_BYTES", "is_shortage", "reporting_shortage", "require", "shorta
 
 LLVM_BYTES: Final = 64 << 20  # what LLVM maps while it compiles, roughly
 _NEXT_TO_NOTHING: Final = 2 << 20
+_RESERVE: Final = 4 << 20  # that nothing ever touches, so it is no memory before it is let go of
+_reserve: Final = [bytearray(_RESERVE)]
 _SIGNS: Final = ("failed to map segment", "cannot allocate memory", "cannot create shared object",
                  "out of memory")  # fmt: skip
 
@@ -40,8 +42,15 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def shortage(operation: str, found: object = "no memory left") -> AllocationError:
-    """Return the error that says that memory is short."""
-    limit = _limit()
+    """Return the error that says that memory is short.
+
+    Making it takes memory, too, which `_reserve` gives first.
+    """
+    _reserve.clear()
+    try:
+        limit = _limit()
+    except MemoryError:
+        limit = None
     said = str(found) or "no memory left"
     if limit is not None:
         said += f" under a limit of {limit >> 20} MB for the process"
@@ -66,6 +75,9 @@ class reporting_shortage(contextlib.AbstractContextManager[None]):
 
     def __init__(self, operation: str) -> None:
         self._operation = operation
+        if not _reserve:
+            with contextlib.suppress(MemoryError):
+                _reserve.append(bytearray(_RESERVE))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip

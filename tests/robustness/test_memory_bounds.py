@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import weft
-from weft import gpu
+from weft import gpu, shortage
 from weft.capture import jit
 from weft.compilers import llvm
 from weft.driver import kernels
 from weft.driver.lru_table import LruTable, room
 from weft.driver.plans import plan_cache
+from weft.errors import AllocationError
 
 
 @pytest.fixture
@@ -162,6 +163,23 @@ def test_code_that_was_unloaded_leaves_nothing():
         session.load(image, ("f",)).unload()
     assert resident() - before < 3000  # KB; an engine keeps 9 of each
     assert all(k["f"] for k in kept)
+
+
+def test_the_error_of_a_shortage_has_memory_of_its_own(monkeypatch):
+    """What makes it is given memory back first, and may find none all the same."""
+    def limit():
+        assert not shortage._reserve
+        raise MemoryError
+
+    monkeypatch.setattr(shortage, "_limit", limit)
+    def short():
+        with shortage.reporting_shortage("it"):
+            assert shortage._reserve
+            raise MemoryError
+
+    for _ in range(2):
+        with pytest.raises(AllocationError, match="ulimit -v"):
+            short()
 
 
 LIMITED = """

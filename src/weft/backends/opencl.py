@@ -56,7 +56,7 @@ def _files() -> tuple[str, ...]:
 
 
 def facts_of(ordinal: int) -> Mapping[str, Any]:
-    """Return what the driver of a device has told the probe.
+    """Return the properties of a device that its driver reported to the probe.
 
     Raises
     ------

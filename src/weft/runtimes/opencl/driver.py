@@ -29,7 +29,7 @@ _NO_PLATFORM: Final = ("no OpenCL driver is installed (install one, on Debian: "
 _PLATFORMS: Final = (("portable computing language", "pocl"), ("nvidia", "nvidia"),
                      ("amd", "amd"), ("intel", "intel"))  # fmt: skip
 _KEEPS: Final = ("pocl", "nvidia")  # drivers with a disk cache of what they have built
-# What drivers have to be told: oclgrind runs vectors of optimised code wrongly.
+# Build options of single drivers: oclgrind executes vectors of optimised code wrongly.
 _OPTIONS: Final = {"oclgrind": "-cl-opt-disable"}
 _GIVEN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _NO_RESOURCES: Final = -5  # of many kinds: a fault of a kernel is one
@@ -223,7 +223,7 @@ def device_of(called: str) -> tuple[Any, Any]:
 
 
 def code_identity(facts: Mapping[str, object]) -> str:
-    """Return what the code that a driver makes depends on beside its source and options."""
+    """Return the part of the key of compiled code that identifies driver and processor."""
     names = ("platform", "name", "version", "driver", "address_bits", "extensions")
     found = [f"{name}={facts[name]}" for name in names]
     if facts["is_cpu"]:

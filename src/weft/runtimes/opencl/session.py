@@ -35,7 +35,7 @@ class Session:
     facts : Mapping
         What the driver says of the device.
     identity : str
-        What code of the device depends on beside source and options.
+        Driver and processor, as a part of the key of compiled code.
     pending : deque of Work
         What may not have happened yet, oldest first.
     texts : deque of (str, str)
@@ -43,8 +43,7 @@ class Session:
     settling : lock
         Held while the end of something is noted.
     blocks, programs, owners
-        What holds objects of the driver beside the session: memory by its identity, programs that
-        live, and the parts of the device.
+        Owners of the driver's objects: buffers by identity, live programs, parts of the device.
 
     Raises
     ------

@@ -12,6 +12,7 @@ them, so no two threads share one. Inside a parallel region further parallel loo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from weft.errors import UnsupportedError
@@ -42,7 +43,15 @@ _LINE: Final = 64  # bytes of a cache line
 
 
 class CWriter(CValues):
-    """Writes one kernel in C."""
+    """Writes one kernel in C.
+
+    Attributes
+    ----------
+    ATOMIC : callable
+        ``(writer, instruction, address, value, compare) -> Text``: an atomic operation as a call.
+    """
+
+    ATOMIC: ClassVar[Callable[..., Text]] = staticmethod(atomic)
 
     def __init__(self, target: Target, kernel: LinearKernel, name: str) -> None:
         super().__init__(target, kernel, name)
@@ -188,16 +197,22 @@ class CWriter(CValues):
         kind = self.stored(memory.dtype)
         name = self.memories[memory.name] = self.names.take(memory.name)
         place = self.function.private.heap.get(memory.name)
+        space = self.space_of(inst, place is not None)
         if inst.base is not None:
-            self.emit(f"{kind} *const {name} = ({kind} *){self.memory(inst.base)};")
+            self.emit(f"{space}{kind} *const {name} = ({space}{kind} *){self.memory(inst.base)};")
         elif place is not None:
-            self.fails = True
-            self.seen("status")
-            self.emit(f"{kind} *const {name} = ({kind} *)(heap + {place});")
+            self.emit(f"{space}{kind} *const {name} = ({space}{kind} *)(heap + {place});")
         else:
             self.emit(f"{kind} {name}[{max(inst.size, 1)}] "
                       f"__attribute__((aligned({max(inst.align, _LINE)})));")
         self.known(name, self._pointer(memory, own=True))
+
+    def space_of(self, inst: li.StorageInst, on_heap: bool) -> str:
+        """Return the address space of a new array; one on the heap may find no memory there."""
+        if on_heap and inst.base is None:
+            self.fails = True
+            self.seen("status")
+        return ""
 
     def load(self, inst: li.LoadInst) -> None:
         """Write a load of any form."""
@@ -236,7 +251,7 @@ class CWriter(CValues):
         """Write an atomic operation."""
         at = infix("+", Text(self.memory(inst.memory)), self.operand(inst.offset))
         compare = self.operand(inst.compare or inst.value)
-        made = atomic(self, inst, at, self.operand(inst.value), compare)
+        made = self.ATOMIC(self, inst, at, self.operand(inst.value), compare)
         if self.uses.count.get(inst.result.id):
             self.declare(inst.result, self.from_memory(made, inst.result.dtype))
         else:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from weft.errors import UnsupportedError
@@ -36,7 +37,7 @@ from weft.renderers.cstyle.opencl.target import ROUNDED
 from weft.renderers.cstyle.opencl.text import FAIL, PRELUDE, PRINTED, RESERVED
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.split import split_vectors
-from weft.renderers.cstyle.text import UNARY, Text, atom, infix
+from weft.renderers.cstyle.text import UNARY, Text, atom
 from weft.target import Target
 
 __all__ = ["OpenCLRenderer", "OpenCLWriter"]
@@ -56,6 +57,7 @@ class OpenCLWriter(CWriter):
 
     SPACE: ClassVar[str] = "SPACE "
     INT128: ClassVar[bool] = False
+    ATOMIC: ClassVar[Callable[..., Text]] = staticmethod(atomic)
     COUNTS: ClassVar[tuple[str, str]] = "popcount", "clz"
     RESERVED: ClassVar[frozenset[str]] = CWriter.RESERVED | RESERVED
 
@@ -152,42 +154,16 @@ class OpenCLWriter(CWriter):
     def _pointer(self, m: Memory, own: bool = False) -> str:
         return f"__global {super()._pointer(m, own)}"
 
-    def storage(self, inst: li.StorageInst) -> None:
-        """Declare an array of the phase, or where it is in the scratch buffer."""
-        memory = inst.memory
-        if memory.name in self.promoted:
-            self.variables(memory)
-            return
-        kind = self.stored(memory.dtype)
-        name = self.memories[memory.name] = self.names.take(memory.name)
-        place = self.function.private.heap.get(memory.name)
+    def space_of(self, inst: li.StorageInst, on_heap: bool) -> str:
+        """Return the address space of a new array: the heap is a part of the scratch buffer."""
+        space = "__global " if on_heap else "__private "
         if inst.base is not None:
-            space = self._space(inst.base)
-            self.emit(f"{space}{kind} *const {name} = ({space}{kind} *){self.memory(inst.base)};")
-            self._spaces[memory.name] = space
-        elif place is not None:
-            self._spaces[memory.name] = "__global "
-            self.emit(f"__global {kind} *const {name} = (__global {kind} *)(heap + {place});")
-        else:
-            self._spaces[memory.name] = "__private "
-            self.emit(f"{kind} {name}[{max(inst.size, 1)}] __attribute__((aligned(64)));")
-        self.known(name, kind)
-
-    def _space(self, memory: Memory) -> str:
-        return self._spaces.get(memory.name, "__global ")
+            space = self._spaces.get(inst.base.name, "__global ")
+        self._spaces[inst.memory.name] = space
+        return space
 
     def prefetch(self, inst: li.PrefetchInst) -> None:
         """Ask for nothing."""
-
-    def atomic(self, inst: li.AtomicInst) -> None:
-        """Write an atomic operation."""
-        at = infix("+", Text(self.memory(inst.memory)), self.operand(inst.offset))
-        compare = self.operand(inst.compare or inst.value)
-        made = atomic(self, inst, at, self.operand(inst.value), compare)
-        if self.uses.count.get(inst.result.id):
-            self.declare(inst.result, self.from_memory(made, inst.result.dtype))
-        else:
-            self.emit(f"{made.text};")
 
     def fence(self, inst: Inst) -> None:
         """Order memory."""
