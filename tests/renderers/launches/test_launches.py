@@ -19,6 +19,7 @@ from weft.ir.op import Op
 from weft.kernelize.build import kernelize
 from weft.lang.reader.translate import Launch, translate
 from weft.renderers.cstyle.opencl.renderer import OpenCLRenderer
+from weft.renderers.cstyle.split import split_vectors
 from weft.renderers.launches.work_items import launches
 from weft.target import SIMT, CostModel, Target, native_operations
 
@@ -111,6 +112,19 @@ def launched(kernel: Any, arrays: list[Any], variables: Any, groups: int) -> Any
     return cut
 
 
+@weft.kernel
+def warps(x: Any, out: Any) -> None:
+    """Threads of a warp exchange values and vote."""
+    i = gpu.grid(1)
+    v = x[i]
+    total = v
+    for k in range(5):
+        total += gpu.shfl_xor_sync(0xFFFFFFFF, total, 1 << k)
+    votes = gpu.ballot_sync(0xFFFFFFFF, v % 3 == 0)
+    before = gpu.shfl_up_sync(0xFFFFFFFF, v, 1)
+    out[i] = total + 1000 * gpu.popc(votes) + before
+
+
 KERNELS = [(sums, 5, 32, 160, 5), (large, 3, 40, 333, 120), (checked, 1, 16, 16, 16)]
 
 
@@ -131,6 +145,17 @@ def test_kernels_with_barriers(row: Any, groups: int, rng: Any) -> None:
     np.testing.assert_array_equal(out, expected)
     assert any(isinstance(i, li.BarrierInst) for i in cut.launches[0].code)
     assert bool(cut.per_item) == (kernel is large)
+
+
+def test_lanes_of_warps_as_scalars(rng: Any) -> None:
+    x, out, expected = rng.integers(0, 99, 96).astype(np.int32), *np.zeros((2, 96), np.int32)
+    weft.interpret(warps, 3, 32)(x, expected)
+    made = split_vectors(linear(warps, 3, 32, x, out), 1)
+    assert all(v.lanes == 1 for i in made.code for v in i.results())
+    found = {"x": x, "out": out}
+    sizes = {v.attr.name: 3 if v.attr.name.startswith("grid") else 96 for v in made.variables}
+    launched(made, [found[p.name] for p in made.params], sizes, 2)
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_a_failure_before_a_barrier_ends_the_group_without_an_access(rng: Any) -> None:
