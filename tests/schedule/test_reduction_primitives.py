@@ -35,13 +35,33 @@ def test_rfactor_of_a_tuple_of_accumulators():
     assert_same(kernel, done)
 
 
+def test_rfactor_where_each_point_stores_an_element_of_its_own():
+    kernel = nests.softmax(2, 9)
+    done = Schedule(kernel).parallel("r").split("q", 4).rfactor("q.i").bind("q.i").bind("c").kernel
+    assert_same(kernel, done, exact=False)
+
+
+def test_bind_refuses():
+    kernel = nests.chain(8)
+    store = kernel.body[0].body[1].replace(index=(ex.index(0),))
+    same = kernel.body[0].replace(body=(kernel.body[0].body[0], store))
+    with pytest.raises(ScheduleError, match="independent"):
+        Schedule(kernel.replace(body=(same,))).bind("i")
+    with pytest.raises(ScheduleError, match="thread"):
+        Schedule(nests.bias(4, 8)).bind("i").bind("j")
+
+
 def test_rfactor_refuses():
     with pytest.raises(ScheduleError, match="split"):
         Schedule(nests.add_sum(8)).rfactor("k")
     with pytest.raises(ScheduleError, match="constant number"):
         Schedule(nests.add_sum(ex.Variable("n", 0, 99))).split("k", 4).rfactor("k.o")
-    with pytest.raises(ScheduleError, match="stores to row"):
-        Schedule(nests.softmax(2, 8)).split("q", 4).rfactor("q.o")
+    kernel = nests.add_sum(8)
+    reduce = kernel.body[0]
+    stores = reduce.replace(body=(*reduce.body, Store(kernel.params[1], (ex.index(0),),
+                                                      reduce.body[0].var)))  # fmt: skip
+    with pytest.raises(ScheduleError, match="stores to y"):
+        Schedule(kernel.replace(body=(stores, *kernel.body[1:]))).split("k", 4).rfactor("k.o")
     with pytest.raises(ScheduleError, match="FOR loop"):
         Schedule(nests.chain(8)).rfactor("i")
 

@@ -140,6 +140,7 @@ class Schedule:
     unroll = primitive(lambda: loops.unroll)
     vectorize = primitive(lambda: loops.vectorize)
     parallel = primitive(lambda: loops.parallel)
+    bind = primitive(lambda: loops.bind)
     fuse_prologue_epilogue = primitive(
         lambda: fuse_prologue_epilogue.fuse_prologue_epilogue)
     omit = primitive(lambda: omit.omit, "alone", "zero")

@@ -3,6 +3,11 @@
 Threads of such devices hide the latency of memory by their number, and neighbours that read
 neighbouring elements share a transfer. So all loops that are independent become one parallel loop,
 the innermost of them fastest, and what is left of the nest is scalar code of one thread.
+
+Where the elements of a reduction lie side by side, and not what neighbouring threads would read, a
+group works on each reduction: its threads take every 64th element, and their partial results meet
+in memory of the group. What else an iteration does is dealt out to them as well, so that softmax is
+one kernel that reads each row by whole transfers.
 """
 
 from __future__ import annotations
@@ -12,13 +17,19 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir import traverse
-from weft.ir.stmt import For, Kernel
-from weft.strategies.common.nest import Plan, chain_of, find
+from weft.ir.expr import Expr
+from weft.ir.stmt import For, Kernel, Reduce
+from weft.schedule.analysis import subscripts
+from weft.schedule.analysis.space import constant
+from weft.strategies.common.nest import Plan, chain_of, find, product, size_of, strides
 from weft.target import Target
 
 __all__ = ["choose_for_threads"]
 
 _WHY: Final = "an iteration for each thread"
+_GROUPS: Final = "a group of threads for each reduction"
+_MANY: Final = 1 << 16  # iterations that fill a device with a thread for each
+_LONG: Final = 512  # elements of reductions that even then are better worked on by a group
 
 
 def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = "") -> Kernel:
@@ -41,6 +52,8 @@ def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = 
     for stmt in kernel.body:
         if isinstance(stmt, For) and stmt.kind == st.SERIAL:
             _share(plan, stmt)
+        elif isinstance(stmt, Reduce):
+            _share_sum(plan, stmt)
     made = plan.schedule.kernel
     reasons = "; ".join(dict.fromkeys((*plan.why, *([why] if why else ())))) or "one thread"
     return made.replace(meta=made.meta.replace(hints=(*kernel.meta.hints, ("why", reasons))))
@@ -61,7 +74,8 @@ def _share(plan: Plan, loop: For) -> None:
             plan.schedule.reset(saved)
             free.pop()
         else:
-            plan.why.append(_WHY)
+            grouped = _deal_out_rows(plan, free)
+            plan.why.append(_GROUPS if grouped else _WHY)
             return
 
 
@@ -70,6 +84,64 @@ def _is_independent(plan: Plan, name: str) -> bool:
     legal = plan.attempt("parallel", name)
     plan.schedule.reset(saved)
     return legal
+
+
+def _deal_out_rows(plan: Plan, free: list[str]) -> bool:
+    """Deal the reductions of each iteration out to the threads of a group, if that is better."""
+    loop = next(s for s in traverse.walk(plan.kernel.body)
+                if isinstance(s, For) and s.kind == st.PARALLEL and s.var.attr.startswith(free[0]))
+    sums = [s for s in loop.body if isinstance(s, Reduce)]
+    least = _LONG if size_of(loop.extent) > _MANY else plan.target.group_items
+    if not sums or not all(_lies_along(plan, s, loop.var) for s in sums) or any(
+        product(a.extent for a in s.axes) < least for s in sums
+    ):
+        return False
+    saved = plan.schedule.mark()
+    try:
+        for s in loop.body:
+            if isinstance(s, Reduce):
+                _deal_out(plan, s)
+            elif isinstance(s, For) and s.kind == st.SERIAL:
+                plan.attempt("bind", s.var.attr)
+    except ScheduleError as error:
+        plan.schedule.reset(saved)
+        plan.why.append(f"not {error.operation}: {error.found}")
+        return False
+    return True
+
+
+def _lies_along(plan: Plan, s: Reduce, row: Expr) -> bool:
+    """Whether a reduction reads neighbouring elements, and neighbouring iterations do not."""
+    space = subscripts.Space(plan.kernel)
+    along = [n for a, n in strides(space, s.body, s.axes[-1].var) if a.memory.scope == "global"]
+    across = [n for a, n in strides(space, s.body, row) if a.memory.scope == "global"]
+    return (1 in along or not along) and 1 not in across
+
+
+def _deal_out(plan: Plan, s: Reduce) -> None:
+    """Have the threads of a group take the elements of a reduction by turns."""
+    name = s.axes[-1].var.attr
+    plan.schedule.split(name, plan.target.group_items)
+    plan.schedule.rfactor(f"{name}.i").bind(f"{name}.i")
+
+
+def _share_sum(plan: Plan, s: Reduce) -> None:
+    """Share the reduction of a whole array out to groups; one brings their results together."""
+    saved = plan.schedule.mark()
+    name = s.axes[-1].var.attr
+    items = plan.target.group_items
+    try:
+        whole = constant(s.axes[-1].extent)
+        if whole is not None and whole >= items * items:
+            plan.schedule.split(name, -(-whole // items)).rfactor(f"{name}.o")
+            plan.schedule.parallel(f"{name}.o")
+            name = f"{name}.i"
+        plan.schedule.split(name, items).rfactor(f"{name}.i").bind(f"{name}.i")
+    except ScheduleError as error:
+        plan.schedule.reset(saved)
+        plan.why.append(f"not {error.operation}: {error.found}")
+    else:
+        plan.why.append(_GROUPS)
 
 
 def _join(plan: Plan, chain: list[str], free: list[str]) -> None:

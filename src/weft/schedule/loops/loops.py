@@ -323,6 +323,28 @@ def parallel(kernel: Kernel, loop: str) -> Kernel:
     return _mark(site, st.PARALLEL)
 
 
+def bind(kernel: Kernel, loop: str) -> Kernel:
+    """Deal the iterations of a loop out to the threads of a group ("bind" in TVM).
+
+    for i in n serial: s  ->  for i in n thread.x: s      (a barrier of the group follows)
+
+    Around it are serial and parallel loops alone: an iteration of a parallel one is a group's.
+
+    Raises ScheduleError if an iteration may depend on another, or on a reduce axis (`rfactor`
+    makes one a loop).
+    """
+    what = f"bind({loop})"
+    site = find_for(kernel, loop, "bind")
+    if site.kind != st.SERIAL:
+        raise ScheduleError(what, found=f"a loop of kind {site.kind}", expected="a serial loop")
+    for parent in site.parents:
+        if isinstance(parent, For) and parent.kind not in (st.SERIAL, st.PARALLEL):
+            raise ScheduleError(what, found=f"the {parent.kind} loop {parent.var.attr} around it",
+                                expected="serial and parallel loops around it")
+    _independent(kernel, site, what, "rfactor or privatize removes dependences of reductions")
+    return _mark(site, st.THREADS)
+
+
 def _independent(kernel: Kernel, site: Site, what: str, hint: str) -> None:
     found = dep.carried(sub.Space(kernel), site.var, site.body)
     if found is not None:

@@ -26,6 +26,7 @@ from weft.ir.stmt import (
     Stmt,
     Store,
 )
+from weft.schedule.analysis import dependence as dep
 from weft.schedule.analysis import guard as gd
 from weft.schedule.analysis import subscripts as sub
 from weft.schedule.analysis.space import Copy, Edit, Site, constant, find_loop, find_reduce
@@ -84,7 +85,8 @@ def rfactor(kernel: Kernel, axis: str) -> Kernel:
     if constant(site.extent) is None:
         raise ScheduleError(what, found=f"an extent of {site.extent!r}",
                             expected="a constant number of partial results")
-    _no_effects(site.reduce, what)
+    if dep.carried(sub.Space(kernel), site.var, site.body) is not None:
+        _no_effects(site.reduce, what)
     edit = Edit(kernel)
     partial = {a.var: edit.names.var(f"{a.var.attr}.p", a.var) for a in stmt.accumulators}
     inner = renamed(edit, stmt, partial)
