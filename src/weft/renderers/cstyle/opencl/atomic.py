@@ -63,7 +63,7 @@ def atomic(w: CWords, inst: AtomicInst, address: Text, value: Text, compare: Tex
     a, b = "old", "x"
     if is_narrow(d):
         a, b = (convert_narrow(w, Text(n), d, dt.float32, 1).text for n in (a, b))
-    body = [f"{u} raw = *(volatile {w.SPACE}{u} *)p;", "for (;;) {",
+    body = [f"{u} raw = {cas}({place}, 0, 0);", "for (;;) {",  # an atomic read
             f"  const {t} old = {w.same_bits('raw', bits, d, 1)};"]  # fmt: skip
     if not plain:
         body.append(f"  const {wide} a = {a}, b = {b};")
@@ -99,7 +99,7 @@ def _swap(w: CWords, d: DType) -> str:
         body = [
             "  volatile SHARED u32 *word = (volatile SHARED u32 *)((u64)p & ~(u64)3);",
             f"  const u32 shift = ((u32)(u64)p & 3) * 8, mask = {most}u << shift;",
-            "  u32 seen = *word;",
+            "  u32 seen = atomic_cmpxchg(word, 0, 0);",
             "  for (;;) {",
             f"    const {u} now = ({u})((seen & mask) >> shift);",
             "    if (now != old) return now;",
