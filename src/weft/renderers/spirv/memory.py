@@ -78,7 +78,7 @@ class Place:
         """Return what was read as it is in registers."""
         d = self.dtype
         if d.is_bool:
-            return raw.ne(0)
+            return raw.to("u32").ne(0)
         kind = register(d)
         if raw.kind in ("u8", "u16"):
             return raw.extended(kind) if d.kind == "i" else raw.to(kind)

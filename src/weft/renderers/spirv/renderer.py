@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from weft.errors import UnsupportedError
 from weft.ir.dtype import DType
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.renderers.base import PLAIN, Source, Style
+from weft.renderers.launches.work_items import Launches, launches
 from weft.renderers.spirv.failure import PRINTED
 from weft.renderers.spirv.image import image_text
 from weft.renderers.spirv.module import Module
@@ -51,7 +51,7 @@ class SpirvRenderer:
         if style.inlined:
             raise UnsupportedError("render", found="a kernel for a caller in its own module",
                                    expected="a kernel of its own, in SPIR-V")
-        return self.written(kernel, launches(kernel), name or kernel.name)
+        return self.written(kernel, launches(kernel, self.target), name or kernel.name)
 
     def written(self, kernel: LinearKernel, cut: Launches, symbol: str) -> Source:
         """Return the image of a kernel that was cut into launches."""

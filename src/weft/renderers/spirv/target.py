@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from weft.ir import dtype as dt
 from weft.ir.op import Op
-from weft.target import REPORTED, Target, native_operations
+from weft.target import REPORTED, SIMT, Target, native_operations
 
 __all__ = ["FEATURES", "FUSED", "vulkan_target"]
 
@@ -19,6 +19,7 @@ FEATURES: Final = (
     "shaderRoundingModeRTEFloat64", "shaderSignedZeroInfNanPreserveFloat32",
     "shaderSignedZeroInfNanPreserveFloat64",
 )  # fmt: skip
+_ITEMS: Final = 64  # of a work-group: two warps, or a wave
 FUSED: Final = {"f32": "fusedFloat32", "f64": "fusedFloat64"}  # measured: Fma is rounded once
 _LANES: Final = (Op.BROADCAST, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE, Op.SHUFFLE, Op.BITS,
                  Op.WORDS, Op.RAMP, Op.PLACES)  # fmt: skip
@@ -36,12 +37,16 @@ def vulkan_target(host: Target, facts: Mapping[str, Any]) -> Target:
         The processor of this process, whose caches a device that is a processor shares.
     facts : mapping
         What the driver says: `FEATURES`, by the names of Vulkan; ``fusedFloat32`` and
-        ``fusedFloat64``; ``units``; ``memory`` in bytes.
+        ``fusedFloat64``; ``units``; ``memory`` in bytes; ``maxComputeWorkGroupInvocations`` and
+        ``maxComputeSharedMemorySize``.
     """
     floats = (dt.float32, dt.float64) if facts.get("shaderFloat64") else (dt.float32,)
     features = [f"+{name}" for name in (*FEATURES, *FUSED.values()) if facts.get(name)]
+    most = int(facts.get("maxComputeWorkGroupInvocations") or _ITEMS)
     return host.replace(
-        name="vulkan", arch="vulkan", cpu="", features=tuple(sorted(features)), vector_bytes=4,
+        style=SIMT, group_items=min(_ITEMS, most),
+        shared_bytes=int(facts.get("maxComputeSharedMemorySize") or 0), name="vulkan",
+        arch="vulkan", cpu="", features=tuple(sorted(features)), vector_bytes=4,
         operations=native_operations(floats, without=_LANES), native_conversions=frozenset(),
         ieee_extremes=False, cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or host.memory_bytes),
