@@ -58,19 +58,19 @@ class Place:
     def __init__(self, dtype: DType, element: str) -> None:
         self.dtype, self.element = dtype, element
 
-    def load(self, f: Function, offset: Term) -> Term:
+    def load(self, f: Function, offset: Term | int) -> Term:
         """Return an element as it is in a register."""
         return self.value(self.raw(f, offset))
 
-    def store(self, f: Function, offset: Term, value: Term) -> None:
+    def store(self, f: Function, offset: Term | int, value: Term) -> None:
         """Write an element."""
         self.write(f, offset, self.stored(value))
 
-    def raw(self, f: Function, offset: Term) -> Term:
+    def raw(self, f: Function, offset: Term | int) -> Term:
         """Return an element as it is in memory."""
         raise UnsupportedError("render", found="an array without a place")
 
-    def write(self, f: Function, offset: Term, value: Term) -> None:
+    def write(self, f: Function, offset: Term | int, value: Term) -> None:
         """Write an element as it is in memory."""
         raise UnsupportedError("render", found="an array without a place")
 
@@ -100,18 +100,20 @@ class Physical(Place):
         super().__init__(dtype, f"u{8 * nbytes}" if is_word else register(dtype))
         self.address, self.nbytes = address, nbytes
 
-    def locate(self, offset: Term) -> Term:
+    def locate(self, offset: Term | int) -> Term:
         """Return the address of an element."""
+        if isinstance(offset, int):
+            return self.address + offset * self.nbytes if offset else self.address
         if offset.kind == "u32":
             offset = offset.extended("u64")
         shift = self.nbytes.bit_length() - 1
         return self.address + (offset << shift if shift else offset)
 
-    def raw(self, f: Function, offset: Term) -> Term:
+    def raw(self, f: Function, offset: Term | int) -> Term:
         """Return an element as it is in memory."""
         return read(f, self.locate(offset), self.element)
 
-    def write(self, f: Function, offset: Term, value: Term) -> None:
+    def write(self, f: Function, offset: Term | int, value: Term) -> None:
         """Write an element as it is in memory."""
         write(f, self.locate(offset), value)
 
@@ -155,16 +157,17 @@ class Private(Place):
                 expected="elements of one size in each array of a work-group or work-item")
         return Private(dtype, self.element, self.variable, self.storage)
 
-    def pointer(self, f: Function, offset: Term) -> int:
+    def pointer(self, f: Function, offset: Term | int) -> int:
         """Return a pointer to an element."""
         module = f.module
         typed = module.pointer(self.storage, module.type(self.element))
-        return f.typed(spv.ACCESS_CHAIN, typed, self.variable, offset.to("u32").id)
+        index = f.const("u32", offset) if isinstance(offset, int) else offset.to("u32")
+        return f.typed(spv.ACCESS_CHAIN, typed, self.variable, index.id)
 
-    def raw(self, f: Function, offset: Term) -> Term:
+    def raw(self, f: Function, offset: Term | int) -> Term:
         """Return an element as it is in memory."""
         return f.emit(spv.LOAD, self.element, self.pointer(f, offset))
 
-    def write(self, f: Function, offset: Term, value: Term) -> None:
+    def write(self, f: Function, offset: Term | int, value: Term) -> None:
         """Write an element as it is in memory."""
         f.effect(spv.STORE, self.pointer(f, offset), value.id)

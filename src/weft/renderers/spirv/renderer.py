@@ -14,7 +14,7 @@ from weft.renderers.launches.work_items import Launches, launches
 from weft.renderers.spirv.failure import PRINTED
 from weft.renderers.spirv.image import image_text
 from weft.renderers.spirv.module import Module
-from weft.renderers.spirv.target import FUSED
+from weft.renderers.spirv.target import FUSED, ITERATIONS
 from weft.renderers.spirv.writer import LaunchWriter
 from weft.target import Target
 
@@ -57,6 +57,8 @@ class SpirvRenderer:
         """Return the image of a kernel that was cut into launches."""
         module = Module(self._features.__contains__, self.target.name)
         fused = {kind: name in self._features for kind, name in FUSED.items()}
+        limit = next((int(name.partition("=")[2]) for name in self._features
+                      if name.startswith(ITERATIONS)), 0)
         entries: list[dict[str, str | int]] = []
         printed: list[tuple[str, list[str]]] = []
         fails = False
@@ -64,7 +66,8 @@ class SpirvRenderer:
             writer = LaunchWriter(module, fused, kernel, launch.code, launch.items, cut.scratch,
                                   printed)
             entry = f"{symbol}_{number}"
-            writer.write(entry, stops=number > 0 and bool(kernel.messages))
+            writer.write(entry, number > 0 and (fails or bool(kernel.messages)),
+                         launch.groups * launch.items, limit)
             entries.append({"name": entry, "groups": launch.groups, "items": launch.items})
             fails = fails or writer.fails
         head = {"entries": entries, "shared": cut.nbytes, "own": cut.per_item, "fails": fails,

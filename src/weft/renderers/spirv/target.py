@@ -9,7 +9,7 @@ from weft.ir import dtype as dt
 from weft.ir.op import Op
 from weft.target import REPORTED, SIMT, Target, native_operations
 
-__all__ = ["FEATURES", "FUSED", "vulkan_target"]
+__all__ = ["FEATURES", "FUSED", "ITERATIONS", "vulkan_target"]
 
 # Features and properties, in the names of Vulkan, that decide what kernels can be written.
 FEATURES: Final = (
@@ -21,6 +21,7 @@ FEATURES: Final = (
 )  # fmt: skip
 _ITEMS: Final = 64  # of a work-group: two warps, or a wave
 FUSED: Final = {"f32": "fusedFloat32", "f64": "fusedFloat64"}  # measured: Fma is rounded once
+ITERATIONS: Final = "loopIterations="  # turns of loops after which the driver ends them
 _LANES: Final = (Op.BROADCAST, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE, Op.SHUFFLE, Op.BITS,
                  Op.WORDS, Op.RAMP, Op.PLACES)  # fmt: skip
 
@@ -36,12 +37,15 @@ def vulkan_target(host: Target, facts: Mapping[str, Any]) -> Target:
     host : Target
         The processor of this process, whose caches a device that is a processor shares.
     facts : mapping
-        What the driver says: `FEATURES`, by the names of Vulkan; ``fusedFloat32`` and
-        ``fusedFloat64``; ``units``; ``memory`` in bytes; ``maxComputeWorkGroupInvocations`` and
-        ``maxComputeSharedMemorySize``.
+        What the driver says: `FEATURES`, by the names of Vulkan;
+        ``maxComputeWorkGroupInvocations`` and ``maxComputeSharedMemorySize`` in bytes;
+        ``fusedFloat32`` and ``fusedFloat64``; ``loopIterations`` of a driver that ends loops after
+        so many turns; ``units``; ``memory`` in bytes.
     """
     floats = (dt.float32, dt.float64) if facts.get("shaderFloat64") else (dt.float32,)
     features = [f"+{name}" for name in (*FEATURES, *FUSED.values()) if facts.get(name)]
+    if facts.get("loopIterations"):
+        features.append(f"+{ITERATIONS}{int(facts['loopIterations'])}")
     most = int(facts.get("maxComputeWorkGroupInvocations") or _ITEMS)
     return host.replace(
         style=SIMT, group_items=min(_ITEMS, most),

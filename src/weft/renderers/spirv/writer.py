@@ -8,7 +8,7 @@ record and of the scratch memory, eight bytes each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
@@ -16,6 +16,7 @@ from weft.ir import linear as li
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.stmt import Memory
 from weft.renderers import ranges
+from weft.renderers.base import CUT
 from weft.renderers.cstyle.uses import Uses
 from weft.renderers.spirv import opcodes as spv
 from weft.renderers.spirv.atomic import atomic
@@ -24,6 +25,7 @@ from weft.renderers.spirv.function import Term
 from weft.renderers.spirv.memory import Physical, Place, Private, at, read
 from weft.renderers.spirv.module import Module
 from weft.renderers.spirv.operations import ROWS, is_foreign
+from weft.renderers.spirv.unrolling import unrolled
 from weft.renderers.spirv.values import Values
 
 __all__ = ["LaunchWriter"]
@@ -31,18 +33,6 @@ __all__ = ["LaunchWriter"]
 _WORD: Final = 8  # bytes of an argument
 _SHARED: Final = "shared"
 _COUNT_BITS: Final = 31  # of numbers of work-items and work-groups
-
-
-class _Region(NamedTuple):
-    """A region that is open: the block behind it, and what its other instructions need."""
-
-    after: int
-    turn: int = 0
-    begin: int = 0
-    step: int = 0
-    next: int = 0
-    var: int = 0
-    other: int = 0
 
 
 class LaunchWriter(Values):
@@ -58,9 +48,7 @@ class LaunchWriter(Values):
 
     INSTRUCTIONS: ClassVar[Mapping[type[Inst], str]] = {
         li.Compute: "compute", li.VariableInst: "variable", li.LoadInst: "load",
-        li.StoreInst: "store", li.StorageInst: "storage", li.Loop: "loop", li.EndLoop: "end_loop",
-        li.WhileBegin: "while_begin", li.WhileTest: "while_test", li.EndWhile: "end_while",
-        li.IfBegin: "if_begin", li.Else: "otherwise", li.EndIf: "end_if", li.AssertInst: "check",
+        li.StoreInst: "store", li.StorageInst: "storage", li.AssertInst: "check",
         li.BarrierInst: "barrier", li.FenceInst: "fence", li.AtomicInst: "atomic",
         li.PrintInst: "print_line", li.PrefetchInst: "prefetch", li.AddressInst: "address",
         li.SpecialInst: "special",
@@ -73,10 +61,15 @@ class LaunchWriter(Values):
         self.kernel, self.code, self.items, self.scratch = kernel, code, items, scratch
         self.printed, self.fails = printed, False
         self.places: dict[str, Place] = {}
+        self._declared: dict[int, Private] = {}
         self._globals: dict[int, None] = {}  # variables of the module that it uses
         self._arguments: dict[int, Term] = {}
         self._specials: dict[str, Term] = {}
-        self._regions: list[_Region] = []
+        self.regions = li.regions(code)
+        uses = Uses(code)
+        self.dead, self.used = uses.dead, uses.count
+        self.times: dict[int, int] = {}
+        self.limit = 0
         self._atomics = {i.memory.name for i in code if isinstance(i, li.AtomicInst)}
         self._roots: dict[str, str] = {}
         for i in code:
@@ -87,21 +80,52 @@ class LaunchWriter(Values):
                 name = self._roots[name]
                 self._atomics.add(name)
 
-    def write(self, name: str, stops: bool) -> None:
-        """Write the entry; one that `stops` ends where a launch before it has failed."""
+    def write(self, name: str, stops: bool, workers: int, limit: int) -> None:
+        """Write the entry.
+
+        Parameters
+        ----------
+        name : str
+            What it is called.
+        stops : bool
+            Whether it ends where a launch before it has failed.
+        workers, limit : int
+            See `weft.renderers.spirv.unrolling.unrolled`.
+        """
+        self.limit = limit
+        self.times = unrolled(self.code, self.regions, workers, limit)
         self._arrive()
         if stops:
             self._stop()
-        dead = Uses(self.code).dead
-        for position, inst in enumerate(self.code):
-            if position not in dead:
+        self.walk(0, len(self.code))
+        self.f.finish()
+        self.module.entry(self.f, name, self.items, self._globals)
+
+    def walk(self, begin: int, end: int) -> None:
+        """Write the instructions between two positions."""
+        position = begin
+        while position < end:
+            inst = self.code[position]
+            region = self.regions.get(position)
+            if region is not None:
+                self.region(inst, position, region)
+                position = region.end
+            elif position not in self.dead:
                 method = self.INSTRUCTIONS.get(type(inst))
                 if method is None:
                     raise UnsupportedError(self.module.device, found=type(inst).__name__,
                                            expected="an instruction that SPIR-V has")
                 getattr(self, method)(inst)
-        self.f.finish()
-        self.module.entry(self.f, name, self.items, self._globals)
+            position += 1
+
+    def region(self, inst: Inst, position: int, region: li.Region) -> None:
+        """Write a region."""
+        if isinstance(inst, li.IfBegin):
+            self.branch(inst, position, region)
+        elif isinstance(inst, li.WhileBegin):
+            self.while_loop(position, region)
+        elif isinstance(inst, li.Loop):
+            self.loop(inst, position, region)
 
     # arguments
 
@@ -133,7 +157,8 @@ class LaunchWriter(Values):
                 memory, place = self.scratch[name]
                 self.places[name] = Physical(memory.dtype, start + place)
         for i in self.code:
-            if isinstance(i, li.SpecialInst) and i.register not in self._specials:
+            if isinstance(i, li.SpecialInst) and i.register not in self._specials and (
+                    i.result.id in self.used):  # fmt: skip
                 self._specials[i.register] = self._special(i.register)
 
     def _special(self, register: str) -> Term:
@@ -191,6 +216,8 @@ class LaunchWriter(Values):
 
     def special(self, inst: li.SpecialInst) -> None:
         """Name a number of the work-item."""
+        if inst.result.id not in self.used:
+            return
         self.ranges[inst.result.id] = 0, (1 << _COUNT_BITS) - 1
         self.define(inst.result, self._specials[inst.register])
 
@@ -214,8 +241,11 @@ class LaunchWriter(Values):
                 self.places[memory.name] = base.over(memory.dtype)
             return
         is_shared = memory.scope == _SHARED
-        made = Private.declare(self.f, self.module, memory.dtype, inst.size, is_shared,
-                               memory.name in self._atomics)  # fmt: skip
+        made = self._declared.get(id(inst))  # unrolled bodies have one array
+        if made is None:
+            made = Private.declare(self.f, self.module, memory.dtype, inst.size, is_shared,
+                                   memory.name in self._atomics)  # fmt: skip
+            self._declared[id(inst)] = made
         self.places[memory.name] = made
         if is_shared:
             self._globals[made.variable] = None
@@ -224,7 +254,7 @@ class LaunchWriter(Values):
         """Write a load of one element."""
         if inst.result.lanes > 1:
             raise _vector(inst.result)
-        place, offset = self.place(inst.memory), self.term(inst.offset)
+        place, offset = self.place(inst.memory), self._offset(inst.offset)
         if inst.mask is None or self.number(inst.mask):
             self.define(inst.result, place.load(self.f, offset))
             return
@@ -233,11 +263,16 @@ class LaunchWriter(Values):
         self.define(inst.result, self.f.value_when(
             self.term(inst.mask), lambda: place.load(self.f, offset), fill))
 
+    def _offset(self, value: Value) -> Term | int:
+        """Return an offset, as a number where it is one."""
+        known: int | None = self.number(value)
+        return self.term(value) if known is None else known
+
     def store(self, inst: li.StoreInst) -> None:
         """Write a store of one element."""
         if inst.value.lanes > 1:
             raise _vector(inst.value)
-        place, offset = self.place(inst.memory), self.term(inst.offset)
+        place, offset = self.place(inst.memory), self._offset(inst.offset)
         value = self.term(inst.value)
         if inst.mask is None or self.number(inst.mask):
             place.store(self.f, offset, value)
@@ -300,20 +335,24 @@ class LaunchWriter(Values):
 
     # control flow
 
-    def loop(self, inst: li.Loop) -> None:
-        """Begin a loop."""
+    def loop(self, inst: li.Loop, position: int, region: li.Region) -> None:
+        """Write a loop, its body as often as it is unrolled."""
         if inst.kind != li.SERIAL:
             raise UnsupportedError("render", found=f"a loop over {inst.kind}",
                                    expected="launches, with such loops shared out before")
         f, module = self.f, self.module
-        begin_value: Value | None = getattr(inst, "begin", None)
-        step_value: Value | None = getattr(inst, "step", None)
-        first = f.const("u64", 0) if begin_value is None else self.term(begin_value)
-        step = f.const("u64", 1) if step_value is None else self.term(step_value)
-        extent = self.term(inst.extent)
         ranges.record_loop(self.ranges, inst.var, inst.extent)
-        before = f.block
-        begin, test, inside, turn, after, following = (module.id() for _ in range(6))
+        times = self.times.get(position, 1)
+        if times < 0:
+            for k in range(ranges.of(self.ranges, inst.extent)[1]):
+                self.define(inst.var, f.const("u64", k))
+                self.walk(position + 1, region.end)
+            return
+        first = f.const("u64", 0) if inst.begin is None else self.term(inst.begin)
+        step = f.const("u64", 1) if inst.step is None else self.term(inst.step)
+        extent = self.term(inst.extent)
+        before, following = f.block, module.id()
+        begin, test, inside, turn, after = (module.id() for _ in range(5))
         f.branch(begin)
         f.label(begin)
         var = f.emit(spv.PHI, "u64", first.id, before, following, turn)
@@ -323,67 +362,74 @@ class LaunchWriter(Values):
         f.branch_if(var.slt(extent), inside, after)
         f.label(inside)
         self.define(inst.var, var)
-        self._regions.append(_Region(after, turn, begin, step.id, following, var.id))
+        self.walk(position + 1, region.end)
+        for k in range(1, times):
+            self.define(inst.var, var + step * k)
+            f.when(self.term(inst.var).slt(extent), lambda: self.walk(position + 1, region.end))
+        f.branch(turn)
+        f.label(turn)
+        whole = step if times == 1 else step * times
+        f.effect(spv.I_ADD, module.type("u64"), following, var.id, whole.id)
+        f.branch(begin)
+        f.label(after)
+        if self.limit:
+            self._cut((extent - var).op("s<=", 0))
 
-    def end_loop(self, inst: Inst) -> None:
-        """End a loop."""
-        f, region = self.f, self._regions.pop()
-        f.branch(region.turn)
-        f.label(region.turn)
-        typed = self.module.type("u64")
-        f.effect(spv.I_ADD, typed, region.next, region.var, region.step)
-        f.branch(region.begin)
-        f.label(region.after)
-
-    def while_begin(self, inst: li.WhileBegin) -> None:
-        """Begin the head of a while loop."""
+    def while_loop(self, position: int, region: li.Region) -> None:
+        """Write a while loop, head and body as often as it is unrolled."""
         f, module = self.f, self.module
+        assert region.middle is not None
         begin, test, turn, after = (module.id() for _ in range(4))
+        ended = f.variable(f.const("u32", 0)) if self.limit else None
         f.branch(begin)
         f.label(begin)
         f.effect(spv.LOOP_MERGE, after, turn, 0)
         f.branch(test)
         f.label(test)
-        self._regions.append(_Region(after, turn, begin))
+        for _ in range(max(self.times.get(position, 1), 1)):
+            self.walk(position + 1, region.middle)
+            condition = self.code[region.middle]
+            assert isinstance(condition, li.WhileTest)
+            goes = self.term(condition.condition)
+            if ended is not None:
+                ended.set(goes.choose(f.const("u32", 0), 1))
+            inside = module.id()
+            f.branch_if(goes, inside, after)
+            f.label(inside)
+            self.walk(region.middle + 1, region.end)
+        f.branch(turn)
+        f.label(turn)
+        f.branch(begin)
+        f.label(after)
+        if ended is not None:
+            self._cut(ended.get().ne(0))
 
-    def while_test(self, inst: li.WhileTest) -> None:
-        """Write the test of a while loop."""
-        inside = self.module.id()
-        self.f.branch_if(self.term(inst.condition), inside, self._regions[-1].after)
-        self.f.label(inside)
+    def _cut(self, is_done: Term) -> None:
+        """Fail where the driver has ended a loop before its end."""
+        self.fails = True
+        zero = self.f.const("u64", 0)
 
-    def end_while(self, inst: Inst) -> None:
-        """End a while loop."""
-        f, region = self.f, self._regions.pop()
-        f.branch(region.turn)
-        f.label(region.turn)
-        f.branch(region.begin)
-        f.label(region.after)
+        def stop() -> None:
+            fail(self, self.status, CUT - 1, zero, zero)
+            self.f.leave()
 
-    def if_begin(self, inst: li.IfBegin) -> None:
-        """Begin a branch."""
+        self.f.when(~is_done, stop)
+
+    def branch(self, inst: li.IfBegin, position: int, region: li.Region) -> None:
+        """Write a branch."""
         f = self.f
-        yes, no, after = (self.module.id() for _ in range(3))
+        yes, after = self.module.id(), self.module.id()
+        no = after if region.middle is None else self.module.id()
         f.effect(spv.SELECTION_MERGE, after, 0)
         f.branch_if(self.term(inst.condition), yes, no)
         f.label(yes)
-        self._regions.append(_Region(after, other=no))
-
-    def otherwise(self, inst: Inst) -> None:
-        """Begin the other branch."""
-        f, region = self.f, self._regions.pop()
-        f.branch(region.after)
-        f.label(region.other)
-        self._regions.append(_Region(region.after))
-
-    def end_if(self, inst: Inst) -> None:
-        """End a branch."""
-        f, region = self.f, self._regions.pop()
-        f.branch(region.after)
-        if region.other:
-            f.label(region.other)
-            f.branch(region.after)
-        f.label(region.after)
+        self.walk(position + 1, region.end if region.middle is None else region.middle)
+        f.branch(after)
+        if region.middle is not None:
+            f.label(no)
+            self.walk(region.middle + 1, region.end)
+            f.branch(after)
+        f.label(after)
 
 
 def _arrays_of(inst: Inst) -> list[str]:
