@@ -98,6 +98,7 @@ def _written(v: Values, f: Function, kind: str, d: DType, word: _Word, given: li
     def turn() -> None:
         seen = raw.get()
         old = word.field(seen)
+        replaces: Term | None
         if kind == "cas":
             new, replaces = as_bits[0], old.eq(_masked(as_bits[1], word))
         else:

@@ -31,7 +31,8 @@ def divided(v: Values, inst: Compute) -> Term:
     """FLOORDIV, MOD and FMOD."""
     a, b = inst.args
     d, name = a.dtype, inst.op.name
-    x, y, known = v.term(a), v.term(b), v.number(b)
+    x, y = v.term(a), v.term(b)
+    known: int | None = v.number(b)
     is_natural = d is dt.int64 and ranges.of(v.ranges, a)[0] >= 0
     if known is not None and known > 0 and known & (known - 1) == 0 and (
             inst.op is not Op.FMOD or is_natural or d.kind == "u"):  # fmt: skip

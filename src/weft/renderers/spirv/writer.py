@@ -22,7 +22,7 @@ from weft.renderers.spirv import opcodes as spv
 from weft.renderers.spirv.atomic import atomic
 from weft.renderers.spirv.failure import fail, failed, print_line
 from weft.renderers.spirv.function import Term
-from weft.renderers.spirv.memory import Physical, Place, Private, at, read
+from weft.renderers.spirv.memory import Physical, Place, Private, read
 from weft.renderers.spirv.module import Module
 from weft.renderers.spirv.operations import ROWS, is_foreign
 from weft.renderers.spirv.unrolling import unrolled
