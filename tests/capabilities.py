@@ -85,6 +85,8 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "opencl:intel": _opencl("opencl:intel"),
     "opencl:pocl": _opencl("opencl:pocl"),
     "null": lambda: "",
+    "spirv-tools": lambda: "" if shutil.which("spirv-val") and shutil.which("spirv-dis") else
+    "no spirv-val and spirv-dis are on PATH",
     "clang": _compiles("clang-11", "clang"),
     "gcc": _compiles("gcc"),
     "torch": _module("torch"),
