@@ -68,7 +68,7 @@ def test_atomic_operations_are_valid_or_refused(d, scope):
         b.store(memory("x", d), b.i(1), b.atomic(kind, mem, b.i(3), value, compare))
         params = [memory("m", d)] * (scope == "global") + [memory("x", d)]
         kernel = b.kernel(*params)
-        if d.is_bool and kind not in ("and", "or", "xor", "exch", "cas") or (
+        if (d.is_bool and kind not in ("and", "or", "xor", "exch", "cas")) or (
             d.is_float and kind in ("and", "or", "xor", "inc", "dec")
         ):
             with pytest.raises(UnsupportedError, match=f"atomic {kind}"):
@@ -77,8 +77,9 @@ def test_atomic_operations_are_valid_or_refused(d, scope):
             checked(launched(kernel, 1))
 
 
-@pytest.mark.parametrize(("scope", "feature"), [("global", "shaderBufferInt64Atomics"),
-                                                ("shared", "shaderSharedInt64Atomics")])  # fmt: skip
+@pytest.mark.parametrize(("scope", "feature"), [
+    ("global", "shaderBufferInt64Atomics"), ("shared", "shaderSharedInt64Atomics"),
+])  # fmt: skip
 def test_atomic_words_of_64_bits_need_a_feature(scope, feature):
     b = Code()
     mem = memory("m", dt.int64) if scope == "global" else b.storage("m", dt.int64, 8, scope)

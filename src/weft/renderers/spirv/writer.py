@@ -141,7 +141,7 @@ class LaunchWriter(Values):
         count = len(self.kernel.params)
 
         def argument(slot: int) -> Term:
-            return read(f, block + _WORD * slot, "u64")
+            return read(f, block + _WORD * slot if slot else block, "u64")
 
         for k, memory in enumerate(self.kernel.params):
             if memory.name in used:
