@@ -35,7 +35,10 @@ WINDOW: Final = (_LOCAL | _VISIBLE | _CACHED,)
 ARGUMENTS: Final = (_LOCAL | _VISIBLE | _COHERENT, _VISIBLE | _COHERENT, _VISIBLE)
 STAGE: Final = (_VISIBLE | _CACHED | _COHERENT, _VISIBLE | _CACHED, _VISIBLE)
 
-_USAGE: Final = ("TRANSFER_SRC", "TRANSFER_DST", "STORAGE_BUFFER", "SHADER_DEVICE_ADDRESS")
+# Bits that the package vulkan does not know by name: source and target of copies, storage,
+# addresses; and memory whose address is asked for.
+_USAGE: Final = 0x1 | 0x2 | 0x20 | 0x20000
+_ADDRESSED: Final = 0x2
 
 
 def limit_of(session: Session) -> int:
@@ -149,11 +152,8 @@ class Memory:
         self._session = session
         self._lock = mutex()
         self._chunks: dict[int, list[_Chunk]] = {}  # by type of memory
-        facts, c = session.facts, session.vk.constants
+        facts = session.facts
         self._types = [tuple(kind) for kind in facts["types"]]
-        self._usage = 0
-        for usage in _USAGE:
-            self._usage |= getattr(c, f"VK_BUFFER_USAGE_{usage}_BIT")
         self.largest = int(facts["maxMemoryAllocationSize"])
         self._unit = max(ALIGNMENT, int(facts["nonCoherentAtomSize"]))
         probe = self._buffer(ALIGNMENT)
@@ -212,7 +212,7 @@ class Memory:
     def _buffer(self, size: int) -> Any:
         vk = self._session.vk
         return self._session.made("vkCreateBuffer", "VkBuffer", vk.struct(
-            "VkBufferCreateInfo", size=size, usage=self._usage,
+            "VkBufferCreateInfo", size=size, usage=_USAGE,
             sharingMode=vk.constants.VK_SHARING_MODE_EXCLUSIVE))
 
     def _needs(self, buffer: Any) -> Any:
@@ -228,8 +228,7 @@ class Memory:
         buffer = self._buffer(size)
         memory = None
         try:
-            addressed = vk.struct("VkMemoryAllocateFlagsInfo",
-                                  flags=vk.constants.VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT)
+            addressed = vk.struct("VkMemoryAllocateFlagsInfo", flags=_ADDRESSED)
             memory = session.made("vkAllocateMemory", "VkDeviceMemory", vk.struct(
                 "VkMemoryAllocateInfo", pNext=addressed, memoryTypeIndex=kind,
                 allocationSize=self._needs(buffer).size))

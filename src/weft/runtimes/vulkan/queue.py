@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from weft.errors import HandleError, LaunchError, SyncError
+from weft.errors import HandleError, LaunchError
 from weft.runtimes.base import Event, View
 from weft.runtimes.launches.events import WorkEvent
 from weft.runtimes.memory.checked_queue import CheckedQueue
