@@ -13,54 +13,54 @@ from weft.runtimes.vulkan.device import VulkanDevice
 from weft.runtimes.vulkan.memory import OWN, Memory
 
 
-def test_copies_and_fills_of_odd_lengths_touch_nothing_else(device, rng):
+def test_copies_and_fills_of_odd_lengths_touch_nothing_else(any_device, rng):
     for nbytes in range(10):
         for at, start in ((0, 0), (1, 3), (5, 2), (7, 7)):
             sent = rng.integers(0, 256, 32, np.uint8)
             want = sent.copy()
-            held, other = images.put(device, sent), images.put(device, sent)
-            device.queue.copy(View(held, at), View(other, start + 8), nbytes)
+            held, other = images.put(any_device, sent), images.put(any_device, sent)
+            any_device.queue.copy(View(held, at), View(other, start + 8), nbytes)
             want[at : at + nbytes] = sent[start + 8 : start + 8 + nbytes]
-            device.queue.fill(View(held, 20 + at % 3), nbytes, 0x1FF)
+            any_device.queue.fill(View(held, 20 + at % 3), nbytes, 0x1FF)
             want[20 + at % 3 : 20 + at % 3 + nbytes] = 0xFF
-            np.testing.assert_array_equal(images.get(device, held, np.uint8), want)
-            device.pool.host_to_pool(sent[:nbytes], View(held, at))
+            np.testing.assert_array_equal(images.get(any_device, held, np.uint8), want)
+            any_device.pool.host_to_pool(sent[:nbytes], View(held, at))
             want[at : at + nbytes] = sent[:nbytes]
             out = np.zeros(nbytes, np.uint8)
-            device.pool.pool_to_host(View(held, at), out)
+            any_device.pool.pool_to_host(View(held, at), out)
             np.testing.assert_array_equal(out, sent[:nbytes])
-            np.testing.assert_array_equal(images.get(device, held, np.uint8), want)
+            np.testing.assert_array_equal(images.get(any_device, held, np.uint8), want)
 
 
 @pytest.mark.parametrize("piece", [16, 64 << 20])
-def test_copies_that_overlap(device, monkeypatch, piece):
+def test_copies_that_overlap(any_device, monkeypatch, piece):
     """In either direction, by one piece or many, as if all were read before any is written."""
     monkeypatch.setattr(queues, "_PIECE", piece)
     for distance in (-17, -16, -15, -1, 0, 1, 15, 16, 17, 40):
         for count in (1, 16, 40):
-            held, want = images.put(device, np.arange(128, dtype=np.uint8)), np.arange(128)
-            event = device.queue.copy(View(held, 30 + distance), View(held, 30), count)
+            held, want = images.put(any_device, np.arange(128, dtype=np.uint8)), np.arange(128)
+            event = any_device.queue.copy(View(held, 30 + distance), View(held, 30), count)
             event.wait()
             want[30 + distance : 30 + distance + count] = np.arange(30, 30 + count)
-            np.testing.assert_array_equal(images.get(device, held, np.uint8), want)
+            np.testing.assert_array_equal(images.get(any_device, held, np.uint8), want)
 
 
-def test_copies_of_many_pieces(device, monkeypatch, rng):
+def test_copies_of_many_pieces(any_device, monkeypatch, rng):
     """Stages are used again, in turn, in both directions."""
     monkeypatch.setattr(memories, "_PIECE", 1000)
     sent = rng.integers(0, 256, 12_345, np.uint8)
-    held = images.put(device, sent)
-    np.testing.assert_array_equal(images.get(device, held, np.uint8), sent)
-    device.pool.host_to_pool(sent[::-1].copy()[:5001], View(held, 77))
+    held = images.put(any_device, sent)
+    np.testing.assert_array_equal(images.get(any_device, held, np.uint8), sent)
+    any_device.pool.host_to_pool(sent[::-1].copy()[:5001], View(held, 77))
     sent[77:5078] = sent[::-1][:5001].copy()
-    np.testing.assert_array_equal(images.get(device, held, np.uint8), sent)
+    np.testing.assert_array_equal(images.get(any_device, held, np.uint8), sent)
 
 
-def test_memory_that_is_not_coherent_is_flushed_and_invalidated(device, monkeypatch):
+def test_memory_that_is_not_coherent_is_flushed_and_invalidated(any_device, monkeypatch):
     """Ranges are of whole atoms, and inside of the memory."""
-    vk, atom = device._now().session.vk, device.info["nonCoherentAtomSize"]
-    held = images.put(device, np.zeros(5000, np.uint8))
-    blocks = device.pool._driver
+    vk, atom = any_device._now().session.vk, any_device.info["nonCoherentAtomSize"]
+    held = images.put(any_device, np.zeros(5000, np.uint8))
+    blocks = any_device.pool._driver
     block = held.handle if blocks.is_direct else blocks._stage(0)
     chunk, told, call = block.chunk, [], vk.call
 
@@ -76,10 +76,10 @@ def test_memory_that_is_not_coherent_is_flushed_and_invalidated(device, monkeypa
     monkeypatch.setattr(chunk, "coherent", False)
     monkeypatch.setattr(vk, "call", noted)
     sent = np.arange(300, dtype=np.uint8)
-    device.pool.host_to_pool(sent, View(held, 3))
+    any_device.pool.host_to_pool(sent, View(held, 3))
     assert "vkFlushMappedMemoryRanges" in told
     out = np.zeros(300, np.uint8)
-    device.pool.pool_to_host(View(held, 3), out)
+    any_device.pool.pool_to_host(View(held, 3), out)
     assert "vkInvalidateMappedMemoryRanges" in told
     np.testing.assert_array_equal(out, sent)
 
@@ -107,8 +107,8 @@ def test_memory_that_is_used_again_is_written_in_order(device):
         assert not images.get(device, zeroed).any()
 
 
-def test_parts_of_shared_buffers_do_not_overlap_and_all_come_back(device, rng):
-    memory = Memory(device._now().session)
+def test_parts_of_shared_buffers_do_not_overlap_and_all_come_back(any_device, rng):
+    memory = Memory(any_device._now().session)
     held = []
     for _ in range(300):
         if held and rng.random() < 0.45:
@@ -124,13 +124,13 @@ def test_parts_of_shared_buffers_do_not_overlap_and_all_come_back(device, rng):
     assert not any(memory._chunks.values())
 
 
-def test_too_large_and_too_many_blocks_are_typed_errors(device, monkeypatch):
-    pool, largest = device.pool, device.info["maxMemoryAllocationSize"]
-    held, used = images.put(device, images.numbers(10)), pool.bytes_in_use
+def test_too_large_and_too_many_blocks_are_typed_errors(any_device, monkeypatch):
+    pool, largest = any_device.pool, any_device.info["maxMemoryAllocationSize"]
+    held, used = images.put(any_device, images.numbers(10)), pool.bytes_in_use
     if largest < pool.limit:
         with pytest.raises(AllocationError, match="in one block"):
             pool.allocate(largest + 1)
-    session = device._now().session
+    session = any_device._now().session
     made = session.made
 
     def exhausted(function, *given):
@@ -141,18 +141,18 @@ def test_too_large_and_too_many_blocks_are_typed_errors(device, monkeypatch):
     monkeypatch.setattr(session, "made", exhausted)
     with pytest.raises(AllocationError, match="in use"):
         pool.allocate(123_456_789)
-    monkeypatch.setattr(device.queue, "_scratch", None)
-    monkeypatch.setattr(device.queue._memory, "take", lambda *given: exhausted("vkAllocateMemory"))
+    monkeypatch.setattr(any_device.queue, "_scratch", None)
+    monkeypatch.setattr(any_device.queue._memory, "take", lambda *given: exhausted("vkAllocateMemory"))
     with pytest.raises(AllocationError, match="no memory left"):
-        device.queue.copy(View(held, 1), held, 16)
+        any_device.queue.copy(View(held, 1), held, 16)
     monkeypatch.undo()
     assert pool.bytes_in_use == used
-    assert images.get(device, held).tolist() == list(range(10))
+    assert images.get(any_device, held).tolist() == list(range(10))
 
 
-def test_what_a_driver_says_is_an_error_of_its_device(device, monkeypatch):
-    held = images.put(device, images.numbers(4))
-    vk, call = device._now().session.vk, device._now().session.vk.call
+def test_what_a_driver_says_is_an_error_of_its_device(any_device, monkeypatch):
+    held = images.put(any_device, images.numbers(4))
+    vk, call = any_device._now().session.vk, any_device._now().session.vk.call
 
     def broken(name, *given):
         if name == "vkQueueSubmit":
@@ -160,13 +160,13 @@ def test_what_a_driver_says_is_an_error_of_its_device(device, monkeypatch):
         return call(name, *given)
 
     monkeypatch.setattr(vk, "call", broken)
-    for use in (lambda: device.queue.copy(held, View(held, 8), 4),
-                lambda: device.queue.fill(held, 8)):  # fmt: skip
+    for use in (lambda: any_device.queue.copy(held, View(held, 8), 4),
+                lambda: any_device.queue.fill(held, 8)):  # fmt: skip
         with pytest.raises(CopyError, match="INITIALIZATION_FAILED"):
             use()
     monkeypatch.undo()
-    device.queue.fill(held, 4, 1).wait()
-    assert images.get(device, held).tolist() == [0x01010101, 1, 2, 3]
+    any_device.queue.fill(held, 4, 1).wait()
+    assert images.get(any_device, held).tolist() == [0x01010101, 1, 2, 3]
 
 
 def test_a_device_that_is_lost_is_opened_again(device, monkeypatch):
@@ -204,8 +204,8 @@ def test_a_device_that_is_lost_is_opened_again(device, monkeypatch):
     assert images.get(own, fresh).tolist() == list(range(5, 13))
 
 
-def test_the_loss_is_told_by_the_call_that_meets_it(device, monkeypatch):
-    own = VulkanDevice(device.name, device.name.partition(":")[2], staged=device._staged)
+def test_the_loss_is_told_by_the_call_that_meets_it(any_device, monkeypatch):
+    own = VulkanDevice(any_device.name, any_device.name.partition(":")[2], staged=any_device._staged)
     held, queue = images.put(own, images.numbers(8)), own.queue
     queue.synchronize()
     vk, call = own._now().session.vk, own._now().session.vk.call
@@ -222,9 +222,9 @@ def test_the_loss_is_told_by_the_call_that_meets_it(device, monkeypatch):
     assert images.get(own, images.put(own, images.numbers(3))).tolist() == [0, 1, 2]
 
 
-def test_errors_of_waits_are_of_synchronisation(device, monkeypatch):
-    queue, session = device.queue, device._now().session
-    held = images.put(device, images.numbers(8))
+def test_errors_of_waits_are_of_synchronisation(any_device, monkeypatch):
+    queue, session = any_device.queue, any_device._now().session
+    held = images.put(any_device, images.numbers(8))
     event = queue.fill(held, 4)
     queue.synchronize()
     assert event.done

@@ -110,13 +110,15 @@ class Slot:
         What its commands use.
     extra : list of Block
         Memory that is given back once its commands are over.
+    is_begun : bool
+        Whether it takes commands, or did so when its user was interrupted.
     """
 
-    __slots__ = ("commands", "extra", "memory", "number", "used", "value", "work")
+    __slots__ = ("commands", "extra", "is_begun", "memory", "number", "used", "value", "work")
 
     def __init__(self, commands: Any, number: int, memory: Block) -> None:
         self.commands, self.number, self.memory = commands, number, memory
-        self.value = 0
+        self.value, self.is_begun = 0, False
         self.work: VulkanWork | None = None
         self.used: list[Block] = []
         self.extra: list[Block] = []
@@ -128,7 +130,6 @@ class Ring:
     def __init__(self, session: Session, memory: Memory) -> None:
         self.session, self._memory = session, memory
         self._slots: deque[Slot] = deque()
-        self._made = 0
         vk, c = session.vk, session.vk.constants
         family = session.facts["family"]
         self._pool = session.made("vkCreateCommandPool", "VkCommandPool", vk.struct(
@@ -183,6 +184,9 @@ class Ring:
         before = session.submitted
         try:
             commands = slot.commands
+            if slot.is_begun:  # by who was interrupted
+                vk.call("vkResetCommandBuffer", commands, 0)
+            slot.is_begun = True
             vk.call("vkBeginCommandBuffer", commands, self._begin)
             vk.lib.vkCmdResetQueryPool(commands, self._times, 2 * slot.number, 2)
             vk.lib.vkCmdWriteTimestamp(commands, self._clocked[0], self._times, 2 * slot.number)
@@ -204,9 +208,8 @@ class Ring:
         except BaseException:
             if session.submitted != before:  # an interrupt: nobody knows whether it was handed over
                 self._signal()
-            if slot not in self._slots:
-                slot.value, slot.work = session.submitted, None
-                self._slots.append(slot)
+            if slot.work is None:
+                slot.value = session.submitted
             raise
 
     def _submit(self, slot: Slot, record: Block | None, size: int, lines: Lines) -> None:
@@ -227,8 +230,8 @@ class Ring:
             for block in slot.used:  # of which nothing is under way but what was before
                 block.last = value - 1
             raise
-        slot.value, slot.work = value, work
-        self._slots.append(slot)
+        slot.value, slot.is_begun, slot.work = value, False, work
+        self._slots.rotate(-1)
         session.pending.append(work)
 
     def _signal(self) -> None:
@@ -254,30 +257,29 @@ class Ring:
         return block, 0
 
     def _slot(self) -> Slot:
-        """Return a slot that is free, after a wait for the oldest if there are many."""
+        """Return the first slot, once it is free: a new one, or the oldest if there are many.
+
+        It stays the first until its commands are handed over, so that no interrupt loses it.
+        """
         session, slots = self.session, self._slots
         session.sweep()
         if slots and (len(slots) >= _MOST or session.has_reached(slots[0].value)):
             session.until(slots[0].value)
-            slot = slots.popleft()
+            slot = slots[0]
             if slot.work is not None:
                 slot.work.is_over()  # which reads its record and its times before they change
                 slot.work = None
-            self._release(slot)
+            slot.used.clear()
+            while slot.extra:
+                self._memory.give_back(slot.extra.pop())
             return slot
         vk = session.vk
         out = vk.ffi.new("VkCommandBuffer *")
         vk.call("vkAllocateCommandBuffers", session.device, vk.struct(
             "VkCommandBufferAllocateInfo", commandPool=self._pool, commandBufferCount=1,
             level=vk.constants.VK_COMMAND_BUFFER_LEVEL_PRIMARY), out)
-        number = self._made
-        self._made += 1
-        return Slot(out[0], number, self._memory.take(_ROOM, ARGUMENTS))
-
-    def _release(self, slot: Slot) -> None:
-        slot.used.clear()
-        while slot.extra:
-            self._memory.give_back(slot.extra.pop())
+        slots.appendleft(Slot(out[0], len(slots), self._memory.take(_ROOM, ARGUMENTS)))
+        return slots[0]
 
     # ---- times -----------------------------------------------------------------------------------
 
