@@ -128,18 +128,16 @@ class Declarations:
 
     def builtin(self, number: int) -> int:
         """Return the variable of a built-in vector of three words."""
-        vector = self._once(("vector",), spv.TYPE_VECTOR, (self.type("u32"), 3))
-        typed = self.pointer(spv.INPUT, vector)
+        typed = self.pointer(spv.INPUT, self.vector(3))
         fresh = ("builtin", number) not in self._made
         made = self._once(("builtin", number), spv.VARIABLE, (spv.INPUT,), typed)
         if fresh:
             self.decorate(made, spv.BUILT_IN, number)
         return made
 
-    @property
-    def vector(self) -> int:
-        """The type of a vector of three words."""
-        return self._made["vector",]
+    def vector(self, size: int) -> int:
+        """Return the type of a vector of words of 32 bits."""
+        return self._once(("vector", size), spv.TYPE_VECTOR, (self.type("u32"), size))
 
     def pushed(self) -> int:
         """Return the variable of the pushed constant: one address."""

@@ -118,7 +118,12 @@ class Term:
 
     def extended(self, kind: str) -> Term:
         """Return a word as one of another width: cut, or filled with its sign."""
-        return self if kind == self.kind else self.f.emit(spv.S_CONVERT, kind, self.id)
+        if kind != "u64" or self.kind == "u64":
+            return self if kind == self.kind else self.f.emit(spv.S_CONVERT, kind, self.id)
+        # Of two words: Mesa takes comparisons of an extended number with a constant for others.
+        f, word = self.f, self.extended("u32")
+        pair = f.typed(spv.COMPOSITE_CONSTRUCT, f.module.vector(2), word.id, word.sar(31).id)
+        return f.emit(spv.BITCAST, kind, pair)
 
     def bitcast(self, kind: str) -> Term:
         """Return the same bits as another kind."""

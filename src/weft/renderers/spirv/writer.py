@@ -172,7 +172,7 @@ class LaunchWriter(Values):
                                    expected="numbers of work-items and work-groups")
         variable = module.builtin(number)
         self._globals[variable] = None
-        vector = f.typed(spv.LOAD, module.vector, variable)
+        vector = f.typed(spv.LOAD, module.vector(3), variable)
         return f.emit(spv.COMPOSITE_EXTRACT, "u32", vector, 0).to("u64")
 
     def _stop(self) -> None:

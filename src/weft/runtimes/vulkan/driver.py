@@ -36,6 +36,8 @@ _COMPUTE: Final = 2  # VK_QUEUE_COMPUTE_BIT
 _DEVICE_LOCAL: Final = 1
 _OLDEST: Final = (1, 2)
 _UNITS: Final = 16  # of a GPU whose driver does not tell
+# Turns of all loops of a work-item after which a driver ends them, by its number: llvmpipe.
+_ITERATIONS: Final = {13: (1 << 16) - 1}
 
 # Struct of features -> those that kernels or this runtime use, enabled where they are.
 FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -241,7 +243,7 @@ def _properties(vk: Vulkan, device: Any, extensions: set[str], facts: Mapping[st
             found.shaderEngineCount * found.shaderArraysPerEngineCount
             * found.computeUnitsPerShaderArray)  # fmt: skip
     return {
-        "driver_id": drivers.driverID,
+        "driver_id": drivers.driverID, "loopIterations": _ITERATIONS.get(drivers.driverID, 0),
         "driver": f"{vk.text(drivers.driverName)} {vk.text(drivers.driverInfo)}".strip(),
         "subgroupSize": groups.subgroupSize, "units": units,
         "maxMemoryAllocationSize": sizes.maxMemoryAllocationSize,
