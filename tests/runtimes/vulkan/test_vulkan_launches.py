@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_failures_are_told_by_their_own_event_alone(device):
     device.queue.synchronize()
     found = [e.done and e.failure for e in events]
     assert [f and (f.value, f.bound) for f in found] == wanted
-    assert all(f is None or isinstance(f, Failure) and f.code == 1 for f in found)
+    assert all(f is None or (isinstance(f, Failure) and f.code == 1) for f in found)
     assert [e.failure for e in shared] == found
     assert device.queue.launch(other, [held], [100, 1]).failure is None
 
@@ -158,7 +159,7 @@ def test_times_are_kept_when_many_launches_follow(device):
     events = [device.queue.launch(program, [x], [100, 0]) for _ in range(1200)]
     device.queue.synchronize()
     found = [event.interval for event in events]
-    assert all(a[1] <= b[1] and a[0] <= a[1] for a, b in zip(found, found[1:], strict=False))
+    assert all(a[1] <= b[1] and a[0] <= a[1] for a, b in pairwise(found))
 
 
 def test_threads_launch_programs_at_once(device):

@@ -1,4 +1,6 @@
-"""Memory of Vulkan devices: copies and fills of any length and place, too little of it, its loss."""
+"""Memory of Vulkan devices: copies and fills of any length and place, too little, its loss."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -116,7 +118,7 @@ def test_parts_of_shared_buffers_do_not_overlap_and_all_come_back(any_device, rn
         else:
             held.append(memory.take(int(rng.integers(1, 3 << 20)), OWN))
         places = sorted((b.address, b.nbytes) for b in held)
-        assert all(a + n <= b for (a, n), (b, _) in zip(places, places[1:], strict=False))
+        assert all(a + n <= b for (a, n), (b, _) in pairwise(places))
         assert all(a % memories.ALIGNMENT == 0 for a, _ in places)
     assert len({b.chunk for b in held}) < len(held)
     for block in held:
@@ -142,7 +144,8 @@ def test_too_large_and_too_many_blocks_are_typed_errors(any_device, monkeypatch)
     with pytest.raises(AllocationError, match="in use"):
         pool.allocate(123_456_789)
     monkeypatch.setattr(any_device.queue, "_scratch", None)
-    monkeypatch.setattr(any_device.queue._memory, "take", lambda *given: exhausted("vkAllocateMemory"))
+    monkeypatch.setattr(any_device.queue._memory, "take",
+                        lambda *given: exhausted("vkAllocateMemory"))
     with pytest.raises(AllocationError, match="no memory left"):
         any_device.queue.copy(View(held, 1), held, 16)
     monkeypatch.undo()
@@ -205,7 +208,8 @@ def test_a_device_that_is_lost_is_opened_again(device, monkeypatch):
 
 
 def test_the_loss_is_told_by_the_call_that_meets_it(any_device, monkeypatch):
-    own = VulkanDevice(any_device.name, any_device.name.partition(":")[2], staged=any_device._staged)
+    name = any_device.name
+    own = VulkanDevice(name, name.partition(":")[2], staged=any_device._staged)
     held, queue = images.put(own, images.numbers(8)), own.queue
     queue.synchronize()
     vk, call = own._now().session.vk, own._now().session.vk.call

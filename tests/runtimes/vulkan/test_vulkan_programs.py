@@ -53,7 +53,7 @@ def without(words):
     yield "no bound", [*words[:3], 0, *words[4:]]
     yield "a bound of all memory", [*words[:3], 0xFFFFFFFF, *words[4:]]
     yield "an instruction of no words", [*words[:5], words[5] & 0xFFFF, *words[6:]]
-    yield "a last instruction that is cut", words[:-1] + [0x0002_0000 | words[-1]]
+    yield "a last instruction that is cut", [*words[:-1], 0x0002_0000 | words[-1]]
     yield "an unknown capability", [*words[:5], 2 << 16 | 17, 4711, *words[5:]]
     yield "a capability of graphics", [*words[:5], 2 << 16 | 17, 2, *words[5:]]
 
@@ -64,9 +64,10 @@ def test_modules_that_are_none_never_reach_the_driver(device, monkeypatch):
     words = words_of(code)
     monkeypatch.setattr(Programs, "_pipelines", lambda *given: pytest.fail("the driver was asked"))
     for what, wrong in without(words):
-        with pytest.raises(CompileError, match="SPIR-V with"):
-            device.load(images.changed(code, struct.pack(f"<{len(wrong)}I", *wrong)))
-            pytest.fail(what)
+        changed = images.changed(code, struct.pack(f"<{len(wrong)}I", *wrong))
+        with pytest.raises(CompileError) as caught:
+            device.load(changed)
+        assert "SPIR-V with" in str(caught.value), what
     with pytest.raises(CompileError):
         device.load(images.changed(code, struct.pack(f"<{len(words)}I", *words) + b"\0"))
 
@@ -80,8 +81,9 @@ def test_a_module_that_needs_what_the_device_lacks_is_refused(device, monkeypatc
 
 def test_groups_and_scratch_memory_beyond_limits_are_refused(device):
     code = images.add(device)
+    large = images.changed(code, entries=[{"name": "add_0", "groups": 0, "items": 1 << 20}])
     with pytest.raises(LaunchError, match="work-items in a group"):
-        device.load(images.changed(code, entries=[{"name": "add_0", "groups": 0, "items": 1 << 20}]))
+        device.load(large)
     with pytest.raises(AllocationError, match="scratch"):
         device.load(images.changed(code, shared=1 << 40))
 
@@ -118,7 +120,7 @@ def head(facts, **other):
 def test_what_the_driver_keeps_is_given_to_it_again(device, monkeypatch, tmp_path):
     """By the next process, if it is of the same driver and device; else it is not shown to it."""
     facts = device.info
-    fresh = images.image(device, images.ADD.replace("4096]", "4096]", 1))
+    fresh = images.add(device)
     asked, make = [], programs.fingerprint
     monkeypatch.setattr(programs, "fingerprint",
                         lambda *parts: asked.append(make(*parts, str(tmp_path))) or asked[-1])

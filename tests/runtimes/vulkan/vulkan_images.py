@@ -45,7 +45,7 @@ message "too large" "x[i] < bound" 3 0
   }
 }
 """
-# Goes on for minutes if many groups do it; a driver may end all loops of an item after 65,535 turns.
+# Goes on for minutes if many groups do it; drivers may end the loops of an item after 65,535 turns.
 SPIN = """linear spin kind=custom
 param x: i32[8]
 {
