@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
@@ -48,7 +49,7 @@ class Home(Protocol):
         ...
 
 
-class Work:
+class Work(ABC):
     """Commands that were handed over together.
 
     Parameters
@@ -76,21 +77,25 @@ class Work:
         self.error: Exception | None = None
         self.failure: Failure | None = None
 
+    @abstractmethod
     def has_ended(self) -> bool:
         """Return whether the driver says that it is over; what it throws is noted."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def note_end(self) -> None:
         """Take note of how it ended, once."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def raised(self, error: Exception) -> Exception:
         """Return the error of Weft for what the driver has thrown."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def interval(self) -> tuple[int, int] | None:
         """Return begin and end in nanoseconds of `time.monotonic_ns`, if the driver tells."""
-        raise NotImplementedError
+        ...
 
     def is_over(self) -> bool:
         """Return whether all of it has happened, or failed; never waits."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from weft.errors import SyncError
-from weft.runtimes.launches.events import RECORD, Work
+from weft.runtimes.launches.events import RECORD, Home, Work
 from weft.runtimes.launches.printing import Lines
 from weft.runtimes.opencl.driver import translated
 
-if TYPE_CHECKING:
-    from weft.runtimes.opencl.session import Session
-
-__all__ = ["OpenCLWork", "Record"]
+__all__ = ["OpenCLHome", "OpenCLWork", "Record"]
 
 
 class Record:
@@ -30,12 +27,25 @@ class Record:
         self.lines = lines
 
 
+class OpenCLHome(Home, Protocol):
+    """What events ask of a device of OpenCL."""
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its binding throws."""
+        ...
+
+    def give_back(self, record: Record, clean: bool) -> None:
+        """Take a status record back whose launch is over."""
+        ...
+
+
 class OpenCLWork(Work):
     """Commands that were handed over together.
 
     Parameters
     ----------
-    session : Session
+    session : OpenCLHome
         The device.
     begun : int
         When they were handed over, in nanoseconds of `time.monotonic_ns`.
@@ -49,7 +59,7 @@ class OpenCLWork(Work):
 
     __slots__ = ("_record", "end", "first", "last", "session")
 
-    def __init__(self, session: Session, begun: int, first: Any, last: Any, end: Any,
+    def __init__(self, session: OpenCLHome, begun: int, first: Any, last: Any, end: Any,
                  record: Record | None = None) -> None:  # fmt: skip
         super().__init__(session, begun)
         self.session = session

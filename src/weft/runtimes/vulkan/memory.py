@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weft.errors import AllocationError, CopyError
 from weft.locks import mutex
@@ -16,11 +16,10 @@ from weft.runtimes.memory import host_memory
 from weft.runtimes.vulkan.binding import NO_MEMORY, VulkanError
 
 if TYPE_CHECKING:
-    from weft.runtimes.vulkan.queue import VulkanQueue
     from weft.runtimes.vulkan.session import Session
 
-__all__ = ["ALIGNMENT", "ARGUMENTS", "OWN", "STAGE", "WINDOW", "Block", "Blocks", "Memory",
-           "limit_of"]  # fmt: skip
+__all__ = ["ALIGNMENT", "ARGUMENTS", "OWN", "STAGE", "WINDOW", "Block", "Blocks", "Copier",
+           "Memory", "limit_of"]  # fmt: skip
 
 ALIGNMENT: Final = 256  # of parts, in bytes: at least that of vectors, matrices, lines of caches
 _CHUNK: Final = 16 << 20  # bytes of a buffer that is shared out
@@ -248,6 +247,18 @@ class Memory:
         return _Chunk(kind, size, buffer, memory, address, pointer, bool(flags & _COHERENT))
 
 
+class Copier(Protocol):
+    """A queue of the device."""
+
+    def set_bytes(self, block: Block, offset: int, nbytes: int, byte: int) -> object:
+        """Set bytes of a block."""
+        ...
+
+    def move(self, target: Block, to: int, origin: Block, of: int, count: int) -> object:
+        """Copy bytes between blocks."""
+        ...
+
+
 class Blocks:
     """Raw memory, see `weft.runtimes.memory.device_pool.Driver`; handles are `Block` objects.
 
@@ -257,13 +268,13 @@ class Blocks:
         The device.
     memory : Memory
         Its memory.
-    queue : VulkanQueue
+    queue : Copier
         Its queue, which copies where the host cannot.
     staged : bool
         Whether the device copies even where the host could.
     """
 
-    def __init__(self, session: Session, memory: Memory, queue: VulkanQueue,
+    def __init__(self, session: Session, memory: Memory, queue: Copier,
                  staged: bool = False) -> None:  # fmt: skip
         self._session, self._memory, self._queue = session, memory, queue
         self.is_direct = not staged and memory.kind(WINDOW) is not None

@@ -60,7 +60,7 @@ def verify(name: str, body: bytes, entries: tuple[Entry, ...], facts: Mapping[st
         If it is none, lacks an entry, or needs what the device does not have.
     """
     try:
-        seen = _read(body, tuple(facts["version"]))
+        seen = _read(body, *facts["version"])
         for number in seen.capabilities:
             wanted = _CAPABILITIES.get(number)
             if wanted is None or (wanted and not any(facts[w] for w in wanted)):
@@ -77,14 +77,14 @@ def verify(name: str, body: bytes, entries: tuple[Entry, ...], facts: Mapping[st
                            expected="a module whose entries the device can run") from error
 
 
-def _read(body: bytes, version: tuple[int, ...]) -> _Seen:
+def _read(body: bytes, major: int, minor: int) -> _Seen:
     """Return what a module declares, from a walk over all its instructions."""
     if len(body) % 4 or len(body) < 4 * _HEAD:
         raise ValueError(f"{len(body)} bytes")
     words = struct.unpack(f"<{len(body) // 4}I", body)
     if words[0] != _MAGIC:
         raise ValueError(f"0x{words[0]:08x} at the begin, not 0x{_MAGIC:08x}")
-    newest = _NEWEST.get(version[:2], _NEWEST[1, 3])
+    newest = _NEWEST.get((major, minor), _NEWEST[1, 3])
     if not 0x10000 <= words[1] <= newest or words[1] & 0xFF0000FF:
         raise ValueError(f"version 0x{words[1]:x}, where the device takes up to 0x{newest:x}")
     if not 0 < words[3] <= 1 << 22:
