@@ -56,15 +56,16 @@ def _compiles(*names: str) -> Callable[[], str]:
     return reason
 
 
-def _opencl(name: str = "") -> Callable[[], str]:
-    """Return a probe: why there is no OpenCL device, or none of a driver."""
+def _driver(name: str) -> Callable[[], str]:
+    """Return a probe: why a family has no device, or no device of a driver."""
     def reason() -> str:
         from weft.backends import registry
 
-        found = registry.probe("opencl")
-        if found.reason or not name:
+        family = name.partition(":")[0]
+        found = registry.probe(family)
+        if found.reason or name == family or name in found.devices:
             return found.reason
-        return "" if name in found.devices else f"of OpenCL there is {', '.join(found.devices)}"
+        return f"of {family} there is {', '.join(found.devices)}"
 
     return reason
 
@@ -81,10 +82,15 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "interpreter": lambda: "",
     "disk": lambda: "",
     "oclgrind": lambda: "" if shutil.which("oclgrind") else "no oclgrind is on PATH",
-    "opencl": _opencl(),
-    "opencl:intel": _opencl("opencl:intel"),
-    "opencl:pocl": _opencl("opencl:pocl"),
+    "opencl": _driver("opencl"),
+    "opencl:intel": _driver("opencl:intel"),
+    "opencl:pocl": _driver("opencl:pocl"),
+    "vulkan": _driver("vulkan"),
+    "vulkan:lavapipe": _driver("vulkan:lavapipe"),
+    "vulkan:swiftshader": _driver("vulkan:swiftshader"),
     "null": lambda: "",
+    "spirv-tools": lambda: "" if shutil.which("spirv-val") and shutil.which("spirv-dis") else
+    "no spirv-val and spirv-dis are on PATH",
     "clang": _compiles("clang-11", "clang"),
     "gcc": _compiles("gcc"),
     "torch": _module("torch"),

@@ -17,7 +17,8 @@ from weft.ir.op import Op
 # A new backend runs the whole suite by its name here, and the capability that it needs.
 DEVICES = {"cpu": "cpu", "interpreter": "interpreter", "cpu/c": "cpu/c", "far": "cpu",
            "late:1": "cpu", "opencl:pocl": "opencl:pocl",
-           "opencl:pocl/threads": "opencl:pocl"}  # fmt: skip
+           "opencl:pocl/threads": "opencl:pocl",
+           "vulkan:lavapipe": "vulkan:lavapipe"}  # fmt: skip
 
 
 class Device:

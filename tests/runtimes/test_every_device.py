@@ -29,7 +29,8 @@ from weft.runtimes.base import Image, View
 
 DEVICES = {"cpu": "cpu", "cpu/c": "cpu/c", "interpreter": "interpreter", "null": "null",
            "far": "cpu", "late": "cpu", "late:1": "cpu", "opencl:pocl": "opencl:pocl",
-           "opencl:intel": "opencl:intel"}  # fmt: skip
+           "opencl:intel": "opencl:intel",
+           "vulkan:lavapipe": "vulkan:lavapipe"}  # fmt: skip
 
 
 def rows(devices):

@@ -10,10 +10,11 @@ from typing import Any, Final
 from weft.errors import CopyError, HandleError, LaunchError, SyncError, WeftError
 from weft.locks import mutex
 from weft.runtimes.base import Event, View
+from weft.runtimes.launches.events import WorkEvent
 from weft.runtimes.memory.checked_queue import CheckedQueue
 from weft.runtimes.memory.device_pool import AllOf, DeviceBuffer
 from weft.runtimes.opencl.driver import translated
-from weft.runtimes.opencl.events import OpenCLEvent, Work
+from weft.runtimes.opencl.events import OpenCLWork
 from weft.runtimes.opencl.program import MOST_SCRATCH, OpenCLProgram
 from weft.runtimes.opencl.session import Session
 
@@ -60,7 +61,7 @@ class OpenCLQueue(CheckedQueue):
             if target is origin and abs(distance) < count:
                 return self._moved(target, to.offset, of.offset, count, waits)
             copy = self._session.core._enqueue_copy_buffer
-            return OpenCLEvent(self.device, self.submit(
+            return WorkEvent(self.device, self.submit(
                 lambda queue: copy(queue, origin, target, count, of.offset, to.offset, waits)))
 
     def fill(self, target: DeviceBuffer | View, nbytes: int, byte: int = 0,
@@ -85,7 +86,7 @@ class OpenCLQueue(CheckedQueue):
                 return self._nothing(waits)
             fill = self._session.core._enqueue_fill_buffer
             pattern = bytes((byte & 0xFF,))
-            return OpenCLEvent(self.device, self.submit(
+            return WorkEvent(self.device, self.submit(
                 lambda queue: fill(queue, handle, pattern, offset, nbytes, waits)))
 
     def launch(self, program: Any, buffers: Sequence[DeviceBuffer | View],
@@ -154,10 +155,10 @@ class OpenCLQueue(CheckedQueue):
         if record is not None:
             end = session.core._enqueue_read_buffer(queue, record.buffer, record.host, 0, None,
                                                     False)  # fmt: skip
-        return OpenCLEvent(self.device, self._begun(
-            Work(session, begun, first, event, end, record)))
+        return WorkEvent(self.device, self._begun(
+            OpenCLWork(session, begun, first, event, end, record)))
 
-    def submit(self, enqueue: Callable[[Any], Any]) -> Work:
+    def submit(self, enqueue: Callable[[Any], Any]) -> OpenCLWork:
         """Hand over one command, which a function enqueues."""
         session = self._session
         with self._lock:
@@ -165,7 +166,7 @@ class OpenCLQueue(CheckedQueue):
             session.sweep()
             begun = time.monotonic_ns()
             event = enqueue(session.queue)
-            return self._begun(Work(session, begun, event, event, event))
+            return self._begun(OpenCLWork(session, begun, event, event, event))
 
     def synchronize(self) -> None:
         """Block until all work has happened; Ctrl-C interrupts.
@@ -194,7 +195,7 @@ class OpenCLQueue(CheckedQueue):
 
     # ---- parts of it ---------------------------------------------------------------------------
 
-    def _begun(self, work: Work) -> Work:
+    def _begun(self, work: OpenCLWork) -> OpenCLWork:
         """Note work, and have it begin: who asks whether it is done does not wait for that."""
         self._session.pending.append(work)
         self._session.queue.flush()
@@ -219,11 +220,12 @@ class OpenCLQueue(CheckedQueue):
                 event = copy(queue, handle, stage, size, of + start, 0, waits)
                 first, waits = first or event, None
                 last = copy(queue, stage, handle, size, 0, to + start, None)
-            return OpenCLEvent(self.device, self._begun(Work(session, begun, first, last, last)))
+            return WorkEvent(self.device, self._begun(
+                OpenCLWork(session, begun, first, last, last)))
 
     def _nothing(self, waits: list[Any] | None) -> Event:
         """Return the event of a copy of no bytes."""
-        return OpenCLEvent(self.device, self.submit(self._marker(waits)))
+        return WorkEvent(self.device, self.submit(self._marker(waits)))
 
     def _marker(self, waits: list[Any] | None) -> Callable[[Any], Any]:
         mark = self._session.core._enqueue_marker_with_wait_list
@@ -252,8 +254,8 @@ class OpenCLQueue(CheckedQueue):
             event = events.pop()
             if isinstance(event, AllOf):
                 events += event.parts
-            elif isinstance(event, OpenCLEvent) and event.work.session is session:
-                if not event.done:
+            elif isinstance(event, WorkEvent) and event.work.home is session:
+                if isinstance(event.work, OpenCLWork) and not event.done:
                     found.append(event.work.end)
             else:
                 event.wait()

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from weft.errors import InitializationError, SyncError
 from weft.locks import in_child, mutex
+from weft.runtimes.launches.events import RECORD
 from weft.runtimes.launches.printing import HEAD, Lines, room_of
 from weft.runtimes.opencl.driver import code_identity, describe, device_of, pyopencl
-from weft.runtimes.opencl.events import RECORD, Record, Work
+from weft.runtimes.opencl.events import OpenCLWork, Record
 from weft.weak import Living
 
 __all__ = ["Session"]
@@ -36,7 +37,7 @@ class Session:
         What the driver says of the device.
     identity : str
         Driver and processor, as a part of the key of compiled code.
-    pending : deque of Work
+    pending : deque of OpenCLWork
         What may not have happened yet, oldest first.
     texts : deque of (str, str)
         What launches have printed, and complaints about it, until a wait shows them.
@@ -69,7 +70,7 @@ class Session:
                                       ) from error  # fmt: skip
         self.identity = code_identity(self.facts)
         self.settling = mutex()
-        self.pending: deque[Work] = deque()
+        self.pending: deque[OpenCLWork] = deque()
         self.texts: deque[tuple[str, str]] = deque()
         self.blocks: dict[int, Any] = {}
         self.programs: Living[Any] = Living()

@@ -1,0 +1,1 @@
+"""SPIR-V for Vulkan: kernels as compute shaders, written as binary words."""

@@ -1,0 +1,1 @@
+"""Devices of Vulkan drivers, by the package vulkan."""
