@@ -1,8 +1,8 @@
 """How often bodies of loops are written, for drivers that end loops after some iterations.
 
 Such a driver counts the turns of all loops of a work-item together, and ends every loop once they
-are too many. Where that may happen innermost loops are unrolled: n bodies count as one turn. Launches stay small
-enough to be compiled; a loop that is ended all the same is a failure of the launch.
+are too many. Where that may happen innermost loops are unrolled: n bodies count as one turn.
+Launches stay small enough to be compiled; a loop that is ended all the same is a failure.
 """
 
 from __future__ import annotations
