@@ -18,6 +18,8 @@ from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
+from weft.strategies.simt import choose_for_threads
+from weft.target import SIMT
 
 
 def interpreted(nodes, level, device):
@@ -40,11 +42,12 @@ def interpreted(nodes, level, device):
         if level == "nest":
             interpret.run(kernel, operands)
             continue
-        kernel = choose(kernel, context(device.name).target, 2)
+        target = context(device.name).target
+        kernel = (choose_for_threads if target.style == SIMT else choose)(kernel, target, 2)
         if level == "scheduled":
             interpret.run(kernel, operands)
         else:
-            flat = vectorize(legalize(kernel, context(device.name).target))
+            flat = vectorize(legalize(kernel, target))
             interpret.run_linear(linearize(flat), operands)
     return [arrays[n] for n in nodes]
 

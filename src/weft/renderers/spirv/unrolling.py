@@ -2,6 +2,7 @@
 
 Such a driver counts the turns of all loops of a work-item together, and ends every loop once they
 are too many. Where that may happen innermost loops are unrolled: n bodies count as one turn.
+Launches stay small enough to be compiled; a loop that is ended all the same is a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from weft.renderers.ranges import Ranges
 __all__ = ["unrolled"]
 
 _FACTORS: Final = (1, 4, 16, 64)
-_MOST: Final = 2048  # instructions of an unrolled body
+_MOST: Final = 2048  # instructions of an unrolled launch
 _WHOLE: Final = 8  # turns of a loop that is written without one
 _WHOLE_SIZE: Final = 256  # instructions of such a loop
 _ENDLESS: Final = 1 << 40  # turns of a loop of which nothing is known
@@ -47,8 +48,11 @@ def unrolled(code: Sequence[Inst], regions: Mapping[int, li.Region], workers: in
     known = _ranges_of(code)
     found: dict[int, int] = {}
     for factor in _FACTORS:
-        found = {}
-        work = _planned(code, regions, known, workers, factor, found, 0, len(code))
+        tried: dict[int, int] = {}
+        work = _planned(code, regions, known, workers, factor, tried, 0, len(code))
+        if factor > 1 and work.size > _MOST:
+            break  # which drivers would compile for minutes
+        found = tried
         if work.turns <= limit // 2:
             break
     return found
@@ -70,7 +74,7 @@ def _planned(code: Sequence[Inst], regions: Mapping[int, li.Region], known: Rang
         inner = _planned(code, regions, known, workers, factor, found, position + 1, last)
         count = _turns(inst, known, workers)
         is_whole = count <= _WHOLE and _is_known(inst, known) and factor > 1
-        times = 1 if inner.loops else min(factor, max(_MOST // max(inner.size, 1), 1))
+        times = 1 if inner.loops else factor
         if not inner.loops and is_whole and count * inner.size <= _WHOLE_SIZE:
             times = -1  # no loop at all
             size += count * inner.size
