@@ -1,1 +1,1 @@
-"""Kernels as launches of grids, for devices whose kernels run one work-item an element."""
+"""Kernels as launches of work-groups, for languages of devices."""
