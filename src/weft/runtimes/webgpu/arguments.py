@@ -75,7 +75,7 @@ def _span(program: WebGPUProgram, views: Sequence[View], ks: Sequence[int],
     ends = []
     for k in ks:
         memory = program.header.memories[k]
-        count = memory.count
+        count = memory.elements
         ends.append(views[k].offset + count * memory.nbytes if count else whole)
     return begin, min(max(-(-max(ends) // _WORD) * _WORD, begin + _WORD), whole)
 

@@ -112,7 +112,8 @@ class WebGPUQueue(CheckedQueue):
             if not nbytes:
                 return self._nothing()
             end = offset + nbytes
-            if byte == 0 and offset % _WORD == 0 and (end % _WORD == 0 or handle.size - end < _WORD):
+            is_whole = end % _WORD == 0 or handle.size - end < _WORD
+            if byte == 0 and offset % _WORD == 0 and is_whole:
                 with self._lock:
                     session.check()
                     encoder = session.device.create_command_encoder()
@@ -232,7 +233,8 @@ class WebGPUQueue(CheckedQueue):
         if launch.lines:
             return Record(session, launch.lines, launch.room)
         try:
-            return session.records.pop()
+            held: Record = session.records.pop()
+            return held
         except IndexError:
             return Record(session)
 
@@ -288,7 +290,7 @@ class WebGPUQueue(CheckedQueue):
             return self._begun(self._session.device.create_command_encoder())
 
     def _waits(self, wait: Iterable[Event]) -> None:
-        """Consume events: those of this device are in order by themselves, others are waited for."""
+        """Consume events: those of this device are in order already, others are waited for."""
         events = list(wait)
         for event in events:
             event.consume(self.device)
