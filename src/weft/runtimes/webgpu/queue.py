@@ -207,6 +207,11 @@ class WebGPUQueue(CheckedQueue):
             self._uniform = session.uniform(self._uniform_size)
         session.queue.write_buffer(self._uniform, 0, data)
         resources: list[Any] = [(self._uniform, 0, self._uniform_size), *bound.ranges]
+        copies = None
+        if bound.staged:
+            size = next(size for buffer, _, size in bound.ranges if buffer is None)
+            copies = session.block(size)
+            resources = [(copies.buffer, 0, copies.size) if r[0] is None else r for r in resources]
         if record is not None:
             resources.append((record.block.buffer, 0, record.block.size))
         if header.has_scratch:
@@ -218,15 +223,24 @@ class WebGPUQueue(CheckedQueue):
         encoder = session.device.create_command_encoder()
         if record is not None:
             encoder.clear_buffer(record.block.buffer, 0, record.cleared)
+        for part in bound.staged:
+            assert copies is not None
+            encoder.copy_buffer_to_buffer(part.buffer, part.offset, copies.buffer, part.place,
+                                          part.size)  # fmt: skip
         run = encoder.begin_compute_pass()
         run.set_bind_group(0, group)
         for pipeline, count in zip(built.pipelines, program.counts, strict=True):
             run.set_pipeline(pipeline)
             run.dispatch_workgroups(count)
         run.end()
+        for part in bound.staged:
+            if part.is_written:
+                assert copies is not None
+                encoder.copy_buffer_to_buffer(copies.buffer, part.place, part.buffer, part.offset,
+                                              part.size)  # fmt: skip
         if record is not None:
             encoder.copy_buffer_to_buffer(record.block.buffer, 0, record.stage, 0, record.size)
-        return self._begun(encoder, record)
+        return self._begun(encoder, record, copies)
 
     def _record(self, program: WebGPUProgram) -> Record:
         launch, session = program.header.launch, self._session
