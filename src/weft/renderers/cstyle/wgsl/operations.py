@@ -60,6 +60,12 @@ def _arithmetic(operator: str) -> Any:
         if d is dt.float64:
             return w.call(w.function(f"weft_{_WORDS[operator][:3]}_f64"), a, b)
         if d.kind == "f":
+            # Drivers take x - x for 0 even of infinities, and x * 0 and x + 0 for what they are of
+            # most numbers: what they compute with is nothing that they know.
+            if operator == "-" or w.number(inst.args[1]) is not None:
+                b = w.call(w.function("weft_keep"), b)
+            elif w.number(inst.args[0]) is not None:
+                a = w.call(w.function("weft_keep"), a)
             return w.kept(inst, infix(operator, a, b))
         if is_wide(d):
             return w.call(w.function(f"weft_{_WORDS[operator]}"), a, b)
