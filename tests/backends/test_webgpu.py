@@ -60,7 +60,7 @@ def test_a_device_has_one_name_and_facts(monkeypatch):
 
 def test_the_target_of_the_least_device():
     target = webgpu_target()
-    assert (target.name, target.style, target.shared_bytes) == ("webgpu", "simt", 16 << 10)
+    assert (target.name, target.style, target.max_items) == ("webgpu", "simt", 256)
     assert webgpu_target({**POOREST, "max_turns": 65_535}).fingerprint() != target.fingerprint()
 
 

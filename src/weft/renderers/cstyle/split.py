@@ -302,7 +302,10 @@ class _Splitter(LinearBuilder):
         lanes = min(self.cut(a.lanes, a.dtype), max(self.size(a), 2))
         total: Value | None = None
         for k, piece in enumerate(self.parts(a, lanes)):
-            bits = self.compute(Op.BITS, dt.uint64, 1, (piece,), lanes)
+            if lanes == 1:
+                bits = self.compute(Op.CAST, dt.uint64, 1, (piece,))
+            else:
+                bits = self.compute(Op.BITS, dt.uint64, 1, (piece,), lanes)
             if k:
                 shift = self.const(k * lanes, dt.uint64)
                 bits = self.compute(Op.SHL, dt.uint64, 1, (bits, shift))

@@ -226,7 +226,7 @@ def _mulhi(w: CWords, inst: Compute) -> Text:
     if d.bits == 64:
         return _by_lane(w, inst)
     kind = w.type(d, lanes)
-    if d is dt.uint32 and lanes % 2 == 0:
+    if d is dt.uint32 and lanes % 2 == 0 and lanes > 2:
         # Even and odd lanes in place, where their double width fits without moving them.
         wide = w.type(dt.uint64, lanes // 2)
         low, high = "0xffffffffull", "0xffffffff00000000ull"

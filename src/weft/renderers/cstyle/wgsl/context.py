@@ -8,15 +8,12 @@ from weft.ir.dtype import DType
 from weft.ir.linear import Compute, Value
 from weft.renderers.cstyle.context import Words
 from weft.renderers.cstyle.text import Text
-from weft.renderers.cstyle.uses import Uses
 
 __all__ = ["WGSLWords"]
 
 
 class WGSLWords(Words, Protocol):
     """The writer of one launch, as `weft.renderers.cstyle.wgsl.writer.WGSLWriter` has it."""
-
-    uses: Uses
 
     def emit(self, line: str) -> None:
         """Append a line to the block that is open."""
@@ -44,6 +41,10 @@ class WGSLWords(Words, Protocol):
 
     def integer(self, text: Text, source: DType, to: DType) -> Text:
         """Return an integer or bool as an integer of another type, wrapped around."""
+        ...
+
+    def is_asked_for(self, value: Value) -> bool:
+        """Whether anybody reads a value, be it from a private array."""
         ...
 
     def is_natural(self, value: Value) -> bool:

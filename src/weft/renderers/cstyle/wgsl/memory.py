@@ -211,7 +211,7 @@ def _halves(w: WGSLWords, inst: AtomicInst, place: Place, index: str, value: Tex
     Nobody may ask what was there before, since other work-items come between.
     """
     d, kind = inst.memory.dtype, inst.kind
-    if d.kind == "f" or kind not in _BY_HALVES or w.uses.count.get(inst.result.id):
+    if d.kind == "f" or kind not in _BY_HALVES or w.is_asked_for(inst.result):
         raise UnsupportedError(w.target.name, found=f"atomic {kind} of {d.name}",
                                expected="atomic operations of at most 32 bits, or sums and bits "
                                "of 64 of which nobody asks what was there before")

@@ -11,6 +11,7 @@ from weft.target import ASSUMED, REPORTED, SIMT, Target, native_operations
 __all__ = ["ENDS_LOOPS", "POOREST", "webgpu_target"]
 
 ENDS_LOOPS: Final = "+ends_loops"  # after some 65,000 turns in all, and says nothing
+_KEPT: Final = 64  # bytes by which one item of a group tells the others a value
 _ITEMS: Final = 64  # of a work-group: two warps, or a wave
 
 # What every device of WebGPU has, and phones have no more: the limits of the standard.
@@ -34,7 +35,8 @@ def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
     operations = frozenset((op, d) for op, d in native_operations() if op not in lacking)
     return Target(
         name="webgpu", arch="wgsl", style=SIMT, vector_bytes=4,
-        group_items=min(_ITEMS, int(facts["max_threads"])), shared_bytes=int(facts["shared_bytes"]),
+        group_items=min(_ITEMS, int(facts["max_threads"])), max_items=int(facts["max_threads"]),
+        shared_bytes=int(facts["shared_bytes"]) - _KEPT,
         features=(ENDS_LOOPS,) if facts.get("max_turns") else (),
         cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or 0), operations=operations,

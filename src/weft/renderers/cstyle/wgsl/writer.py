@@ -21,6 +21,8 @@ from weft.renderers.cstyle.wgsl.memory import Place, atomic, get, put
 from weft.renderers.cstyle.wgsl.operations import ROWS, is_wide
 from weft.renderers.cstyle.wgsl.target import ENDS_LOOPS
 from weft.renderers.cstyle.wgsl.text import HEAD_WORDS, PRINTED, RECORD_WORDS, RESERVED
+from weft.renderers.cstyle.wgsl.uniform import deciding_loads
+from weft.renderers.launches.launch_split import arrays_of
 from weft.renderers.launches.work_items import Launches
 from weft.target import Target
 
@@ -71,6 +73,10 @@ class WGSLWriter(Writer):
         self.literals: set[int] = set()
         self.bases = {i.base.name for i in kernel.code
                       if isinstance(i, li.StorageInst) and i.base is not None}
+        self.deciding = deciding_loads(kernel.code)
+        self.read = {name for i in kernel.code if not isinstance(i, li.StoreInst)
+                     and not isinstance(i, li.StorageInst) for name in arrays_of(i)}
+        self.read |= self.bases
         self.users: dict[int, list[Inst]] = {}
         for inst in kernel.code:
             for v in inst.operands():
@@ -96,7 +102,11 @@ class WGSLWriter(Writer):
         lines = []
         if not self.first and self.kernel.messages:
             load = self.accessor("status", "load")
-            lines.append(f"  if ({load}(0u) != 0u) {{ return; }}")
+            failed = f"{load}(0u)"
+            if any(isinstance(i, li.BarrierInst) for i in self.kernel.code):
+                lines += [f"  {line}" for line in self._told(failed, dt.uint32)]
+                failed = self._common(dt.uint32)[1]
+            lines.append(f"  if ({failed} != 0u) {{ return; }}")
         head = f"@compute @workgroup_size({self.items})\nfn {self.name}({_HEAD}) {{"
         return "\n".join([head, *lines, *self.lines, "}"])
 
@@ -213,6 +223,15 @@ class WGSLWriter(Writer):
             return text
         return self.call(self.function("weft_keep"), text)
 
+    def is_asked_for(self, value: Value) -> bool:
+        """Whether anybody reads a value, be it from a private array."""
+        for user in self.users.get(value.id, ()):
+            memory = user.memory.name if isinstance(user, li.StoreInst) else ""
+            kept = bool(memory) and self.places[memory].private
+            if not kept or memory in self.read:
+                return True
+        return False
+
     def is_natural(self, value: Value) -> bool:
         """Whether an integer is known not to be negative."""
         return self.ranges.get(value.id, (-1, -1))[0] >= 0
@@ -275,6 +294,11 @@ class WGSLWriter(Writer):
         value = inst.result
         self.type(value.dtype, value.lanes)
         text = get(self, self.place(inst.memory.name), inst.memory.dtype, self.index(inst.offset))
+        if value.id in self.deciding and inst.mask is None:
+            for line in self._told(text.text, value.dtype):
+                self.emit(line)
+            self.declare(value, self._common(value.dtype)[1])
+            return
         if inst.mask is None or self.number(inst.mask):
             self.declare(value, text)
             return
@@ -283,6 +307,20 @@ class WGSLWriter(Writer):
         self.emit(f"var {name}: {self.type(value.dtype)} = {fill.text};")
         self.emit(f"if ({self.arg(inst.mask)}) {{ {name} = {text.text}; }}")
         self.texts[value.id] = atom(name)
+
+    def _common(self, d: DType) -> tuple[str, str]:
+        """Return the variable by which one item tells the others a value, and what they read."""
+        kind = "u32" if d.is_bool else self.type(d)
+        name = f"weft_common_{kind.replace('<', '_').replace('>', '')}"
+        self.helper(name, lambda: f"var<workgroup> {name}: {kind};")
+        read = f"workgroupUniformLoad(&{name})"
+        return name, f"({read} != 0u)" if d.is_bool else read
+
+    def _told(self, text: str, d: DType) -> list[str]:
+        """Return statements by which the first item of a group tells the others a value."""
+        name, _ = self._common(d)
+        value = f"select(0u, 1u, {text})" if d.is_bool else text
+        return [f"if (local_id == 0u) {{ {name} = {value}; }}"]
 
     def store(self, inst: li.StoreInst) -> None:
         """Write a store of one element."""
@@ -369,7 +407,8 @@ class WGSLWriter(Writer):
         value, bound = (self.literal(0, dt.int64).text if v is None else self._word(v).text
                         for v in (inst.value, inst.bound))
         call = f"weft_fail({inst.message + 1}u, {inst.message}u, {value}, {bound})"
-        self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ {call}; return; }}")
+        leave = " return;" if inst.stops else ""
+        self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ {call};{leave} }}")
 
     def _word(self, value: Value) -> Text:
         """Return a value as a word of 64 bits, as it is reported and printed."""
