@@ -88,6 +88,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "vulkan": _driver("vulkan"),
     "vulkan:lavapipe": _driver("vulkan:lavapipe"),
     "vulkan:swiftshader": _driver("vulkan:swiftshader"),
+    "webgpu": _driver("webgpu"),
     "null": lambda: "",
     "spirv-tools": lambda: "" if shutil.which("spirv-val") and shutil.which("spirv-dis") else
     "no spirv-val and spirv-dis are on PATH",

@@ -25,7 +25,7 @@ FIRST = "cpu"  # the device on which the fast tier runs every test that takes on
 # shows: of their tests one in so many runs in the full tier, and all in `make test-devices`.
 # `far` and `late` run the machine code of `cpu`, so that their rows show memory and queues.
 SHARED = {"cpu/c": 10, "opencl:pocl": 3, "opencl:pocl/threads": 10, "opencl:intel": 10,
-          "vulkan:lavapipe": 10, "far": 3, "late:1": 3}  # fmt: skip
+          "vulkan:lavapipe": 10, "webgpu": 10, "far": 3, "late:1": 3}  # fmt: skip
 SHARE_OF_SHARED = 60  # one in so many of a module's rows on such a device is in the fast tier
 # Folders of which one test of each module in so many runs.
 SAMPLED = {

@@ -1,0 +1,255 @@
+"""Which adapters of WebGPU there are, what they say, and what the errors of wgpu mean.
+
+wgpu is imported when somebody asks for a device, never before. The device ``poor`` is the first
+adapter with no more than the limits that every device of WebGPU has, as pages on phones find them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+from weft.errors import (
+    AllocationError,
+    EnumerationError,
+    InitializationError,
+    LibraryNotFoundError,
+    WeftError,
+)
+from weft.imports import importing
+
+__all__ = ["INSTALL", "LEAST", "POOR", "adapters", "describe", "limits", "probe", "translated",
+           "wgpu"]  # fmt: skip
+
+INSTALL: Final = "pip install weft[webgpu]"
+POOR: Final = "poor"
+_LAYER: Final = "NODEVICE_SELECT"  # what leaves it out
+_NO_ADAPTER: Final = ("no adapter was found (drivers of Vulkan, Metal or Direct3D 12; on Debian: "
+                      "apt-get install mesa-vulkan-drivers)")  # fmt: skip
+_BACKENDS: Final = ("Vulkan", "Metal", "DX12")
+_KINDS: Final = ("DiscreteGPU", "IntegratedGPU", "CPU", "Unknown")
+
+_TURNS: Final = 1 << 20  # of a loop that tells whether drivers end long ones
+_COUNT: Final = """
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@compute @workgroup_size(1) fn count() {
+  var bits = 1u;
+  var turns = 0u;
+  for (var k = 0u; k < x[0]; k += 1u) {
+    bits = (bits ^ (bits << 13u)) ^ (k >> 3u);
+    turns += 1u;
+  }
+  x[1] = turns;
+  x[2] = bits;
+}
+"""
+
+# Facts of a device, by the limits that they are of, and what every device of WebGPU has.
+LEAST: Final[Mapping[str, tuple[str, int]]] = {
+    "max_buffer": ("max-buffer-size", 256 << 20),
+    "max_binding": ("max-storage-buffer-binding-size", 128 << 20),
+    "max_storage_buffers": ("max-storage-buffers-per-shader-stage", 8),
+    "max_threads": ("max-compute-invocations-per-workgroup", 256),
+    "shared_bytes": ("max-compute-workgroup-storage-size", 16 << 10),
+    "max_groups": ("max-compute-workgroups-per-dimension", 65_535),
+    "alignment": ("min-storage-buffer-offset-alignment", 256),
+}
+
+
+@cache
+def wgpu() -> Any:
+    """Return the module wgpu.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If it is not installed, or does not load.
+    """
+    try:
+        with importing:
+            import wgpu as module
+            from wgpu.backends.wgpu_native import extras
+
+            # Libraries of OpenGL write to the user's screen.
+            with _without_layer():
+                extras.set_instance_extras(backends=list(_BACKENDS))
+    except Exception as error:
+        raise LibraryNotFoundError("webgpu", found=f"{type(error).__name__}: {error}",
+                                   expected="the package wgpu", hint=INSTALL) from error
+    return module
+
+
+def adapters() -> list[tuple[str, Any]]:
+    """Return name and adapter of all devices that can be used, GPUs first, ``poor`` last.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If wgpu is not there.
+    EnumerationError
+        If it fails.
+    """
+    module = wgpu()
+    try:
+        found = list(module.gpu.enumerate_adapters_sync())
+    except Exception as error:
+        raise EnumerationError("webgpu", found=error, expected="a list of adapters") from error
+    found.sort(key=lambda a: _rank(str(a.info["adapter_type"])))
+    named: list[tuple[str, Any]] = []
+    for adapter in found:
+        base = name = _short_name(str(adapter.info["device"]))
+        number = 0
+        while name in (POOR, *(n for n, _ in named)):
+            number += 1
+            name = f"{base}_{number}"
+        named.append((name, adapter))
+    return named + [(POOR, adapter) for _, adapter in named[:1]]
+
+
+@contextmanager
+def _without_layer() -> Iterator[None]:
+    """Leave out Mesa's layer that asks a display for the device, where there is no display.
+
+    It would write to the user's screen that there is none.
+    """
+    leaves = not {_LAYER, "XDG_RUNTIME_DIR"} & os.environ.keys()
+    if leaves:
+        os.environ[_LAYER] = "1"
+    try:
+        yield
+    finally:
+        if leaves:
+            del os.environ[_LAYER]
+
+
+def _rank(kind: str) -> int:
+    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
+
+
+def _short_name(device: str) -> str:
+    """Return what an adapter is called in names of devices.
+
+    Examples
+    --------
+    >>> _short_name("llvmpipe (LLVM 15.0.6, 256 bits)"), _short_name("NVIDIA H200")
+    ('llvmpipe', 'nvidia')
+    """
+    words = re.split(r"[^a-z0-9_]+", re.sub(r"\((r|tm|c)\)", "", device.lower()))
+    return next((w for w in words if re.fullmatch(r"[a-z][a-z0-9_]*", w)), "other")
+
+
+def limits(adapter: Any, poor: bool) -> dict[str, int]:
+    """Return the limits that a device is asked for: what the adapter has, or the least of all."""
+    found = {}
+    for name, least in LEAST.values():
+        has = int(adapter.limits[name])
+        found[name] = least if poor else has
+    return found
+
+
+def describe(name: str, adapter: Any) -> dict[str, object]:
+    """Return what is known of a device, as plain data: bytes, counts and yes or no."""
+    info, asked = adapter.info, limits(adapter, name == POOR)
+    is_cpu = info["adapter_type"] == "CPU"
+    return {
+        "name": str(info["device"]), "backend": str(info["backend_type"]),
+        "driver": str(info["description"]), "kind": str(info["adapter_type"]), "is_cpu": is_cpu,
+        "is_gpu": not is_cpu, "units": (os.cpu_count() or 1) if is_cpu else 1, "memory": 0,
+        "poor": name == POOR, **{fact: asked[limit] for fact, (limit, _) in LEAST.items()},
+    }  # fmt: skip
+
+
+def max_turns(adapter: Any) -> int:
+    """Return how many turns loops of a work-item may make in all, 0 for any number.
+
+    Some drivers end a loop after so many, and say nothing; it is tried.
+    """
+    module = wgpu()
+    device = adapter.request_device_sync(label="weft probe")
+    usage, stage = module.BufferUsage, module.ShaderStage.COMPUTE
+    block = device.create_buffer(size=16, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
+    device.queue.write_buffer(block, 0, _TURNS.to_bytes(4, "little") + bytes(12))
+    layout = device.create_bind_group_layout(entries=[
+        {"binding": 0, "visibility": stage, "buffer": {"type": "storage"}}])
+    pipeline = device.create_compute_pipeline(
+        layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
+        compute={"module": device.create_shader_module(code=_COUNT), "entry_point": "count"})
+    group = device.create_bind_group(layout=layout, entries=[
+        {"binding": 0, "resource": {"buffer": block, "offset": 0, "size": 16}}])
+    encoder = device.create_command_encoder()
+    run = encoder.begin_compute_pass()
+    run.set_bind_group(0, group)
+    run.set_pipeline(pipeline)
+    run.dispatch_workgroups(1)
+    run.end()
+    device.queue.submit([encoder.finish()])
+    found = int.from_bytes(bytes(device.queue.read_buffer(block, 4, 4)), "little")
+    return found if found < _TURNS else 0
+
+
+def probe() -> str | list[dict[str, object]]:
+    """Return the devices, or why there is none; a child process calls it.
+
+    Each has a ``name``, a ``description`` for people, and ``facts``.
+    """
+    try:
+        found = adapters()
+    except LibraryNotFoundError as error:
+        cause = error.__cause__
+        return ("the package wgpu is not installed" if isinstance(cause, ModuleNotFoundError)
+                else f"wgpu does not load: {cause}") + f" ({INSTALL})"
+    if not found:
+        return _NO_ADAPTER
+    answers: list[dict[str, object]] = []
+    for name, adapter in found:
+        facts = {**describe(name, adapter), "max_turns": max_turns(adapter)}
+        words = f"{facts['name']}, {facts['backend']} {facts['driver']}"
+        if name == POOR:
+            words += ", with the least limits of WebGPU"
+        answers.append({"name": name, "description": words, "facts": facts})
+    return answers
+
+
+def adapter_of(called: str) -> Any:
+    """Return the adapter of what the probe has called so.
+
+    Raises
+    ------
+    InitializationError
+        If there is none in this process.
+    """
+    found = adapters()
+    for name, adapter in found:
+        if name == called:
+            return adapter
+    raise InitializationError("webgpu", found=f"{[name for name, _ in found]} in this process",
+                              expected=f"{called}, as the probe has found")
+
+
+def translated(device: str, what: str, error: Exception, otherwise: type[WeftError]) -> WeftError:
+    """Return the error of Weft for what wgpu threw.
+
+    Parameters
+    ----------
+    device : str
+        The device.
+    what : str
+        What was being done.
+    error : Exception
+        What was thrown.
+    otherwise : type
+        The error to make of it unless memory is short.
+    """
+    if isinstance(error, WeftError):
+        return error
+    if type(error).__name__ == "GPUOutOfMemoryError":
+        return AllocationError(what, found=f"{device} has no memory left: {error}",
+                               expected="memory for what is enqueued",
+                               hint="release tensors that are no longer needed")
+    return otherwise(what, found=f"{type(error).__name__}: {error} on {device}",
+                     expected="a driver that works",
+                     hint="tensors of other devices are as they were")
