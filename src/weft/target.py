@@ -12,11 +12,13 @@ from weft.ir.record import Record
 from weft.store.digest import blake2b
 
 __all__ = ["ARRAY_BYTES", "ASSUMED", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED",
-           "STACK_BYTES", "CostModel", "Target", "native_operations"]
+           "SIMT", "STACK_BYTES", "VECTOR", "CostModel", "Target", "native_operations"]
 
 REPORTED: Final = "reported"  # by the driver, the operating system or the processor
 MEASURED: Final = "measured"  # by us
 ASSUMED: Final = "assumed"  # nobody says; a safe value
+VECTOR: Final = "vector"  # styles of devices
+SIMT: Final = "simt"
 ARRAY_BYTES: Final = 512 << 10  # of one private array
 PRIVATE_BYTES: Final = 1 << 20  # of all private arrays of one function
 LARGE_BYTES: Final = 12 << 20  # of all, where large panels are worth as much
@@ -177,6 +179,10 @@ class Target(Record):
         Names of the (op, dtype) that need no decomposition.
     native_conversions : frozenset of str
         Narrow floats (short names) that instructions convert from and to float32.
+    style : str
+        `VECTOR`: threads with registers of vectors; `SIMT`: many threads, each with one element.
+    group_items, shared_bytes : int
+        Of devices of threads: threads of a group, and bytes that a group can share.
     ieee_extremes : bool
         Whether one instruction gives the IEEE 754 maximum, NaN and signed zeros included.
     sources : tuple of (str, str)
@@ -201,6 +207,9 @@ class Target(Record):
     operations: frozenset[tuple[str, str]] = frozenset()
     native_conversions: frozenset[str] = frozenset()
     ieee_extremes: bool = False
+    style: str = VECTOR
+    group_items: int = 64
+    shared_bytes: int = 16 << 10
     sources: tuple[tuple[str, str], ...] = ()
     costs: CostModel = CostModel()
 
@@ -232,7 +241,8 @@ class Target(Record):
         callers add.
         """
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
-                 str(self.vector_registers), str(self.whole_vectors),
+                 str(self.vector_registers), str(self.whole_vectors), self.style,
+                 f"{self.group_items},{self.shared_bytes}",
                  ",".join(sorted(self.native_conversions)),
                  f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}",
                  ",".join(map(str, self.costs.values()))]

@@ -11,9 +11,9 @@ from weft.ir import linear as li
 from weft.ir.interpret.interpret import run_linear
 from weft.ir.op import Op
 from weft.kernelize.build import kernelize
-from weft.renderers.cstyle.opencl.launch_split import phases
 from weft.renderers.cstyle.opencl.renderer import OpenCLRenderer
 from weft.renderers.cstyle.opencl.target import opencl_target
+from weft.renderers.launches.launch_split import phases
 from weft.target import CostModel, Target, native_operations
 
 TARGET = opencl_target(Target("cpu", "x86_64", vector_bytes=32, operations=native_operations(),

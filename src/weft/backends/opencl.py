@@ -1,5 +1,8 @@
 """The devices of OpenCL drivers, called after them: ``opencl:pocl``, ``opencl:intel``.
 
+The pair ``threads`` makes kernels of work-items on every device, as the default does on all that
+are no processors.
+
 Kernels are OpenCL C. The driver builds them when they are loaded, so the compiler takes the text as
 it is. What a device can do is known from the probe, in a child process, and planning needs no more.
 """
@@ -35,8 +38,10 @@ _FILES: Final = (
     "/dev/kfd",
 )  # fmt: skip
 
+THREADS: Final = "threads"
+
 _lock = mutex()
-_devices: dict[int, OpenCLDevice] = {}
+_devices: dict[tuple[int, str], OpenCLDevice] = {}
 
 
 class _Compiler:
@@ -80,7 +85,7 @@ def _target(ordinal: int, pair: str) -> Target:
     with importing:  # which most processes never need
         from weft.renderers.cstyle.opencl.target import opencl_target
 
-    return opencl_target(cpu.host_target(), facts_of(ordinal))
+    return opencl_target(cpu.host_target(), facts_of(ordinal), pair == THREADS)
 
 
 def _renderer(target: Target, pair: str) -> OpenCLRenderer:
@@ -94,15 +99,17 @@ def _open(ordinal: int, pair: str) -> OpenCLDevice:
     with importing:
         from weft.runtimes.opencl.device import OpenCLDevice
 
-    name, _ = _found(ordinal)
+    name = parse(_found(ordinal)[0])
     with _lock:
-        if ordinal not in _devices:
-            _devices[ordinal] = OpenCLDevice(name, parse(name).called)
-        return _devices[ordinal]
+        if (ordinal, pair) not in _devices:
+            shown = str(name.replace(pair=pair if pair == THREADS else ""))
+            _devices[ordinal, pair] = OpenCLDevice(shown, name.called)
+        return _devices[ordinal, pair]
 
 
 BACKEND: Final = Backend(
-    _FAMILY, ("c",), None, None, _target, _renderer, lambda target, pair: _Compiler(), _open,
+    _FAMILY, ("c", THREADS), None, None, _target, _renderer, lambda target, pair: _Compiler(),
+    _open,
     description="kernels in OpenCL C, built by the driver", is_asked_for=True,
     probe_in_child=Probe("weft.runtimes.opencl.driver:probe", _files(), _VARIABLES),
 )  # fmt: skip

@@ -26,6 +26,8 @@ from weft.passes.vector.extremes import splitter
 from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
 from weft.strategies.first_tier import FIRST, choose_first_tier
+from weft.strategies.simt import choose_for_threads
+from weft.target import SIMT
 
 if TYPE_CHECKING:
     from weft.passes.packed_weights import Panel
@@ -219,15 +221,18 @@ def _render(kernel: Kernel, name: str, context: Context, tier: str,
     start, before = time.thread_time(), Tally.passes
     target, threads = context.target, context.threads
     nest, hints = kernel, dict(kernel.meta.hints)
-    plain = tier != FULL or bool(failed)
+    plain, simt = tier != FULL or bool(failed), target.style == SIMT
     if has_threads(kernel):
-        lanes = 1 if plain or not hints.get("vectorizable", True) else target.vector_bytes // 4
+        vectors = not plain and not simt and hints.get("vectorizable", True)
+        lanes = target.vector_bytes // 4 if vectors else 1
         if lanes > 1:
             lanes = hints.get("vector_width", lanes)
         room = Room(target.l2_bytes // _BLOCKS_OF_CACHE, threads) if lanes > 1 else None
         kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes, room)
     if chosen is not None:
         scheduled = chosen[0]
+    elif simt:
+        scheduled = choose_for_threads(kernel, target, threads, failed)
     elif plain:
         why = f"scalar code, since a schedule failed ({failed})" if failed else FIRST
         scheduled = choose_first_tier(kernel, target, threads, why)

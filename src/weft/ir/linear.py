@@ -35,6 +35,13 @@ SERIAL: Final = "serial"
 PARALLEL: Final = "parallel"
 LOOP_KINDS: Final = (SERIAL, PARALLEL, *GPU_AXES)
 
+# Special registers: where a work-item is in its launch, each in one dimension and below 2^31.
+LOCAL_ID: Final = "local_id"  # its number in its work-group
+LOCAL_SIZE: Final = "local_size"  # the work-items of a group
+GROUP_ID: Final = "group_id"
+NUM_GROUPS: Final = "num_groups"
+REGISTERS: Final = (LOCAL_ID, LOCAL_SIZE, GROUP_ID, NUM_GROUPS)
+
 COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "native", "dot", "convert",
                         "vector")
 
@@ -165,14 +172,17 @@ class Loop(Inst):
     """``for var in [0, extent)``; up to the matching `EndLoop`.
 
     `kind` is ``serial``, ``parallel`` or an axis of a GPU. Iterations of a parallel loop are
-    independent; there is an implicit barrier after it.
+    independent; there is an implicit barrier after it. A serial loop of a work-item begins at
+    `begin`, which is not negative, and goes on by `step`, which is positive (0 and 1 if None).
     """
 
     _defines = ("var",)
-    _uses = ("extent",)
+    _uses = ("extent", "begin", "step")
     var: Value
     extent: Value
     kind: str = SERIAL
+    begin: Value | None = None
+    step: Value | None = None
 
 
 class EndLoop(Inst):
@@ -237,6 +247,15 @@ class FenceInst(Inst):
     """Order memory: what was written before is seen first (scope block, device or system)."""
 
     scope: str = "device"
+
+
+class SpecialInst(Inst):
+    """``result = register``: one of `REGISTERS`, an int64."""
+
+    _defines = ("result",)
+
+    result: Value
+    register: str
 
 
 class ClockInst(Inst):

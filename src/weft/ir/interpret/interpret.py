@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import ShapeError, VariableError
+from weft.errors import ShapeError, VariableError, VerifyError
 from weft.ir import expr as ex
+from weft.ir import linear as li
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.interpret.interpret_code import literal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, Array] | Sequence[Array]
 
 Function = Callable[..., Any]
+_ENDED = object()
 
 
 def evaluate(e: Expr, env: Mapping[Expr, Any] | None = None) -> Any:
@@ -83,6 +85,36 @@ def run_linear(kernel: LinearKernel, buffers: Arrays,
     compiled = LinearCode(kernel, functions or {}).translate()
     insts: Sequence[Inst] = kernel.code
     written = {s.memory for s in insts if isinstance(s, StoreInst | AtomicInst)}
+    _run(compiled, kernel.params, written, buffers, variables or {})
+
+
+def run_launch(kernel: LinearKernel, groups: int, items: int, buffers: Arrays,
+               variables: Mapping[str, int] | None = None) -> None:  # fmt: skip
+    """Run a kernel as a launch of `groups` work-groups of `items` each.
+
+    Work-items of a group take turns at its barriers, groups run one after another.
+
+    Raises
+    ------
+    VerifyError
+        If some work-items of a group wait at a barrier where others have ended.
+    """
+    one: Callable[..., Any] = LinearCode(kernel, {}, item=True).translate()
+
+    def compiled(*operands: Any) -> None:
+        for group in range(groups):
+            memory: dict[str, list[Any]] = {}
+            places = ({li.LOCAL_ID: k, li.LOCAL_SIZE: items, li.GROUP_ID: group,
+                       li.NUM_GROUPS: groups} for k in range(items))  # fmt: skip
+            pending = [one(*operands, place, memory) for place in places]
+            while pending:
+                waiting = [item for item in pending if next(item, _ENDED) is not _ENDED]
+                if waiting and len(waiting) < len(pending):
+                    raise VerifyError(kernel.name, found="a barrier that some work-items of a "
+                                      "group do not reach", expected="uniform control")
+                pending = waiting
+
+    written = {s.memory for s in kernel.code if isinstance(s, StoreInst | AtomicInst)}
     _run(compiled, kernel.params, written, buffers, variables or {})
 
 
@@ -141,4 +173,4 @@ def _write_back(array: Array, values: list[Any]) -> None:
         array[...] = wide.astype(array.dtype)
 
 
-__all__ = ["evaluate", "run", "run_linear"]
+__all__ = ["evaluate", "run", "run_launch", "run_linear"]

@@ -1,4 +1,8 @@
-"""The interpreter of kernel level: instructions to Python source."""
+"""The interpreter of kernel level: instructions to Python source.
+
+What work-items do together is a generator for each of them, which waits at barriers of the group
+(`weft.ir.interpret.interpret.run_launch`).
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,7 @@ from weft.ir.linear import (
     Loop,
     PrefetchInst,
     PrintInst,
+    SpecialInst,
     StorageInst,
     StoreInst,
     Value,
@@ -43,9 +48,11 @@ from weft.ir.stmt import Memory
 class LinearCode(PythonCode):
     """Translates one kernel."""
 
-    def __init__(self, kernel: LinearKernel, functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, kernel: LinearKernel, functions: Mapping[str, Callable[..., Any]],
+                 item: bool = False) -> None:  # fmt: skip
         super().__init__()
         self.kernel, self.functions = kernel, functions
+        self.item = item  # what one work-item does, which waits for others
         self.arrays: dict[Memory, str] = {m: f"p{i}" for i, m in enumerate(kernel.params)}
         self.defined: set[int] = set()
 
@@ -58,7 +65,10 @@ class LinearCode(PythonCode):
                 raise UnsupportedError("interpret", found=type(inst).__name__)
             handler(self, inst)
         parameters = [f"p{i}" for i in range(len(self.kernel.params))]
-        return self.compile(self.kernel.name, [*parameters, "variables"])
+        if not self.item:
+            return self.compile(self.kernel.name, [*parameters, "variables"])
+        self.emit("yield")
+        return self.compile(self.kernel.name, [*parameters, "variables", "registers", "group"])
 
     def use(self, v: Value) -> str:
         """Return the Python name of a defined value."""
@@ -152,12 +162,27 @@ class LinearCode(PythonCode):
             raise UnsupportedError("interpret", found=f"{inst.memory.name}, which lies over other "
                                    "memory", expected="memories of their own")
         name = self.fresh("m")
-        self.emit(f"{name} = [None] * {inst.size}")
+        made = f"[None] * {inst.size}"
+        if inst.memory.scope == "shared" and self.item:
+            made = f"group.setdefault({inst.memory.name!r}, {made})"
+        self.emit(f"{name} = {made}")
         self.arrays[inst.memory] = name
 
     def _loop(self, inst: Loop) -> None:
-        extent = self.use(inst.extent)
-        self.begin(f"for {self.define(inst.var)} in range({extent}):", outline=True)
+        begin = "0" if inst.begin is None else self.use(inst.begin)
+        step = "1" if inst.step is None else self.use(inst.step)
+        turns = f"range({begin}, {self.use(inst.extent)}, {step})"
+        self.begin(f"for {self.define(inst.var)} in {turns}:", outline=not self.item)
+
+    def _special(self, inst: SpecialInst) -> None:
+        if not self.item:
+            raise UnsupportedError("interpret", found=f"the register {inst.register}",
+                                   expected="a launch of work-items")
+        self.emit(f"{self.define(inst.result)} = registers[{inst.register!r}]")
+
+    def _barrier(self, inst: BarrierInst) -> None:
+        if self.item:
+            self.emit("yield")
 
     def _end_block(self, _: Inst) -> None:
         self.end()
@@ -216,7 +241,7 @@ class LinearCode(PythonCode):
             self.emit(f"print({inst.text!r}, {values})")
 
     def _nothing(self, _: Inst) -> None:
-        """Barriers and prefetches change nothing when iterations run one after another."""
+        """Fences and prefetches change nothing when iterations run one after another."""
 
 
 _HANDLERS: dict[type[Inst], Callable[[LinearCode, Any], None]] = {
@@ -226,7 +251,7 @@ _HANDLERS: dict[type[Inst], Callable[[LinearCode, Any], None]] = {
     WhileTest: LinearCode._while_test, EndWhile: LinearCode._end_block,
     IfBegin: LinearCode._if_begin, Else: LinearCode._else, EndIf: LinearCode._end_if,
     AssertInst: LinearCode._assert, AtomicInst: LinearCode._atomic, CallInst: LinearCode._call,
-    PrintInst: LinearCode._print, BarrierInst: LinearCode._nothing, FenceInst: LinearCode._nothing,
+    PrintInst: LinearCode._print, BarrierInst: LinearCode._barrier, FenceInst: LinearCode._nothing,
     PrefetchInst: LinearCode._nothing, ClockInst: LinearCode._clock,
-    AddressInst: LinearCode._address,
+    AddressInst: LinearCode._address, SpecialInst: LinearCode._special,
 }  # fmt: skip

@@ -89,7 +89,10 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
         + (" streaming" if i.streaming else "")
     ),
     li.StorageInst: _storage,
-    li.Loop: lambda i: f"for {_defined(i.var)} in {value_text(i.extent)} {i.kind} {{",
+    li.Loop: lambda i: (
+        f"for {_defined(i.var)} in {value_text(i.extent)} {i.kind}"
+        + _options(begin=i.begin, step=i.step) + " {"
+    ),
     li.EndLoop: lambda i: "}",
     li.WhileBegin: lambda i: "while endless {" if i.endless else "while {",
     li.WhileTest: lambda i: f"}} test {value_text(i.condition)} {{",
@@ -102,6 +105,7 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
     ),
     li.BarrierInst: lambda i: f"barrier {i.scope}", li.FenceInst: lambda i: f"fence {i.scope}",
     li.AddressInst: lambda i: f"address {_defined(i.result)} = {name(i.memory.name)}",
+    li.SpecialInst: lambda i: f"special {_defined(i.result)} = {i.register}",
     li.ClockInst: lambda i: f"clock {_defined(i.result)} = {i.kind}",
     li.AtomicInst: _atomic,
     li.CallInst: _call,

@@ -177,6 +177,11 @@ class _LinearParser:
         line.expect("=")
         return li.ClockInst(result, line.one_of(st.CLOCKS, "a clock"))
 
+    def special(self, line: Line) -> Inst:
+        result = self.define(line)
+        line.expect("=")
+        return li.SpecialInst(result, line.one_of(li.REGISTERS, "a special register"))
+
     def address(self, line: Line) -> Inst:
         result = self.define(line)
         line.expect("=")
@@ -187,9 +192,11 @@ class _LinearParser:
         line.expect("in")
         extent = self.value(line)
         kind = line.one_of(li.LOOP_KINDS, "a loop kind")
+        begin = self.option(line, "begin")
+        step = self.option(line, "step")
         line.expect("{")
         self.stack.append("for")
-        return li.Loop(var, extent, kind)
+        return li.Loop(var, extent, kind, begin, step)
 
     def while_(self, line: Line) -> Inst:
         endless = line.take("endless")
@@ -241,7 +248,7 @@ _READ_LINEAR: Final[dict[str, Callable[[_LinearParser, Line], Inst]]] = {
     "barrier": _LinearParser.barrier, "fence": _LinearParser.fence, "call": _LinearParser.call,
     "print": _LinearParser.print_,
     "prefetch": _LinearParser.prefetch, "clock": _LinearParser.clock,
-    "address": _LinearParser.address,
+    "address": _LinearParser.address, "special": _LinearParser.special,
 }  # fmt: skip
 
 

@@ -187,6 +187,14 @@ class _Verifier:
         self.type(i.result, "the address", dt.int64)
         self.define(i.result)
 
+    def special(self, i: li.SpecialInst) -> None:
+        self.type(i.result, "a special register", dt.int64)
+        if i.register not in li.REGISTERS:
+            self.fail(f"the register {i.register}", "one of " + ", ".join(li.REGISTERS))
+        self.define(i.result)
+        if i.register == li.LOCAL_ID:
+            self.varying.add(i.result)
+
     def clock(self, i: li.ClockInst) -> None:
         self.type(i.result, "the time", dt.int64)
         self.define(i.result)
@@ -196,8 +204,12 @@ class _Verifier:
         if i.kind not in li.LOOP_KINDS:
             self.fail(f"the loop kind {i.kind!r}", "one of " + ", ".join(li.LOOP_KINDS))
         self.type(i.extent, "the extent", dt.int64)
+        self.type(i.begin, "the begin", dt.int64)
+        self.type(i.step, "the step", dt.int64)
+        if i.kind != li.SERIAL and not (i.begin is None is i.step):
+            self.fail(f"a {i.kind} loop with a begin or a step", "a serial one")
         self.type(i.var, "the loop variable", dt.int64)
-        self.open(i.extent in self.varying)
+        self.open(any(v in self.varying for v in i.operands()))
         self.define(i.var)
         if i.kind == li.PARALLEL:
             self.varying.add(i.var)
@@ -259,7 +271,8 @@ _CHECK: Final[dict[type[Inst], Callable[[_Verifier, Any], None]]] = {
     li.WhileTest: _Verifier.while_test, li.EndWhile: _Verifier.end, li.IfBegin: _Verifier.if_begin,
     li.Else: _Verifier.otherwise, li.EndIf: _Verifier.end, li.AssertInst: _Verifier.assert_,
     li.BarrierInst: _Verifier.barrier, li.FenceInst: lambda v, i: None,
-    li.ClockInst: _Verifier.clock, li.AddressInst: _Verifier.address,
+    li.SpecialInst: _Verifier.special, li.ClockInst: _Verifier.clock,
+    li.AddressInst: _Verifier.address,
     li.AtomicInst: _Verifier.atomic, li.CallInst: _Verifier.call,
     li.PrintInst: _Verifier.print_, li.PrefetchInst: _Verifier.prefetch,
 }  # fmt: skip

@@ -99,7 +99,7 @@ class Writer:
         li.IfBegin: "if_begin", li.Else: "otherwise", li.EndIf: "end", li.AssertInst: "check",
         li.BarrierInst: "barrier", li.FenceInst: "fence", li.AtomicInst: "atomic",
         li.CallInst: "call_function", li.PrintInst: "print_line", li.PrefetchInst: "prefetch",
-        li.ClockInst: "clock", li.AddressInst: "address",
+        li.ClockInst: "clock", li.AddressInst: "address", li.SpecialInst: "special_register",
     }  # fmt: skip
     WRAPS: ClassVar[bool] = False
     INLINE: ClassVar[str] = "static inline"
@@ -384,14 +384,16 @@ class Writer:
             self.open("{")
             self.declare(inst.var, axis)
         else:
-            self.open_loop(inst, "0", self.arg(inst.extent, ADD))
+            begin = "0" if inst.begin is None else self.arg(inst.begin)
+            self.open_loop(inst, begin, self.arg(inst.extent, ADD))
 
     def open_loop(self, inst: li.Loop, begin: str, end: str) -> None:
         """Begin a loop over [begin, end)."""
         name = self.named(inst.var)
         self.texts[inst.var.id] = atom(name)
         remark = "" if inst.kind == li.SERIAL else f"  // {inst.kind}"
-        head = f"for ({self.type(dt.int64)} {name} = {begin}; {name} < {end}; {name}++)"
+        turn = f"{name}++" if inst.step is None else f"{name} += {self.arg(inst.step)}"
+        head = f"for ({self.type(dt.int64)} {name} = {begin}; {name} < {end}; {turn})"
         self.open(f"{head} {{{remark}")
 
     def end(self, inst: Inst) -> None:
@@ -421,6 +423,7 @@ class Writer:
 
     # What no two languages write alike: each that has it brings its own.
     check = barrier = fence = atomic = call_function = print_line = clock = address = _refuse
+    special_register = _refuse
 
     def prefetch(self, inst: li.PrefetchInst) -> None:
         """Ask for nothing: a prefetch is no more than a hint."""

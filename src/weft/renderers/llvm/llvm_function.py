@@ -189,8 +189,11 @@ class Function(FunctionWriter):
             elif isinstance(inst, li.Loop):
                 if inst.kind == li.PARALLEL and self.parallel is None:
                     position = self.region(inst, position)
-                else:
+                elif inst.begin is None is inst.step:
                     self.loop(inst, "0", self.ref(inst.extent))
+                else:
+                    raise UnsupportedError("render", found="a loop of a work-item",
+                                           expected="loops that begin at 0")
             else:
                 writer = _WRITERS.get(kind)
                 if writer is None:

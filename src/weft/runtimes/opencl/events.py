@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 from weft.errors import SyncError
 from weft.runtimes.base import Event, Failure
+from weft.runtimes.launches.printing import Lines, show, text_of
 from weft.runtimes.opencl.driver import translated
-from weft.runtimes.opencl.printing import Lines, show, text_of
 
 __all__ = ["RECORD", "Home", "OpenCLEvent", "Record", "Work"]
 

@@ -1,16 +1,12 @@
 """Kernels in OpenCL C, built by the driver; what it made is kept in the disk cache.
 
-The first line of an image is ``// weft`` and a JSON object: the entries in the order in which a
-launch runs them, each with its number of work-groups (0 where that is not known); bytes of scratch
-memory, shared and of each work-group; whether a launch may fail; options of the driver's compiler;
-lines that it prints, and room for their values behind the status record. Arguments of each entry
-are, for each buffer, a pointer and an offset in bytes; the variables; the status record; the
-scratch memory.
+An image is OpenCL C behind a line that describes it (`weft.runtimes.launches.header`). Arguments of
+each entry are, for each buffer, a pointer and an offset in bytes; the variables; the status record;
+the scratch memory.
 """
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,44 +15,32 @@ from weft.background import Task
 from weft.errors import CompileError
 from weft.locks import mutex
 from weft.runtimes.base import Loadable
-from weft.runtimes.opencl.printing import Lines, lines_of
+from weft.runtimes.launches.header import Entry, Header, header_of
 from weft.store import cache, fingerprint
 
 if TYPE_CHECKING:
     from weft.runtimes.opencl.session import Session
 
-__all__ = ["MOST_SCRATCH", "Header", "OpenCLProgram", "Programs", "header_of"]
+__all__ = ["MOST_SCRATCH", "OpenCLProgram", "Programs"]
 
 MOST_SCRATCH: Final = 256 << 20  # bytes of scratch memory of a launch
 _KIND: Final = "opencl"
-_MARK: Final = "// weft "
 _STANDARD: Final = "-cl-std=CL1.2"
 _QUIET: Final = "-w"  # drivers count warnings on the user's screen
-_FORBIDDEN: Final = ("-cl-fast-relaxed-math", "-cl-unsafe-math-optimizations",
-                     "-cl-finite-math-only")  # fmt: skip
+_FORBIDDEN: Final = frozenset(("-cl-fast-relaxed-math", "-cl-unsafe-math-optimizations",
+                               "-cl-finite-math-only"))  # fmt: skip
 _SAID: Final = 4000  # characters of a driver's words in an error
 _KEPT: Final = 128  # programs that stay loaded
+_MOST_GROUPS: Final = 1 << 16  # of a launch on a device that is no processor
 _GROUPS: Final = 4  # work-groups of a launch for each unit: some end sooner than others
 
 
-class Header(NamedTuple):
-    """What the first line of an image says."""
-
-    entries: tuple[tuple[str, int], ...]
-    shared: int
-    own: int
-    fails: bool
-    options: tuple[str, ...]
-    lines: Lines = ()
-    room: int = 0
-
-
 class _Built(NamedTuple):
-    """Entries that a driver has built: kernels, and how many work-groups each has."""
+    """Entries that a driver has built, each with its kernel."""
 
     program: Any
     header: Header
-    kernels: tuple[tuple[Any, int], ...]
+    kernels: tuple[tuple[Any, Entry], ...]
 
 
 class OpenCLProgram:
@@ -67,7 +51,7 @@ class OpenCLProgram:
     name : str
         Of the kernel.
     launches : tuple
-        Each entry's kernel, and the number of work-groups that it is launched with.
+        Each entry's kernel, the work-items that it is launched with, and those of a group.
     scratch : int
         Bytes of scratch memory of a launch.
     header : Header
@@ -82,11 +66,15 @@ class OpenCLProgram:
         session.programs.add(self)
         self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
         header = built.header
-        most = _GROUPS * int(str(session.facts["units"]))
-        if header.own:
-            most = max(min(most, (MOST_SCRATCH - header.shared) // header.own), 1)
-        counts = [min(groups or most, most) for _, groups in built.kernels]
-        self.launches = tuple([(kernel, (count,)) for (kernel, _), count
+        few = _GROUPS * int(str(session.facts["units"]))
+        counts = []
+        for _, entry in built.kernels:
+            most = few if session.facts["is_cpu"] else _MOST_GROUPS
+            if header.own:
+                room = (MOST_SCRATCH - header.shared) // (header.own * entry.items)
+                most = max(min(most, room), 1)
+            counts.append(entry.items * min(entry.groups or most, most))
+        self.launches = tuple([(kernel, (count,), (entry.items,)) for (kernel, entry), count
                                in zip(built.kernels, counts, strict=True)])  # fmt: skip
         self.scratch = header.shared + header.own * max(counts)
         self.header = header
@@ -129,7 +117,11 @@ class Programs:
         return OpenCLProgram(self._session, code, built)
 
     def _build(self, name: str, image: bytes) -> _Built:
-        text, header = header_of(name, image)
+        body, header = header_of(name, image, _FORBIDDEN)
+        try:
+            text = "\n" + body.decode()  # so that lines are counted from the first of the image
+        except UnicodeDecodeError as error:
+            raise CompileError(name, found=f"an image of which {error}", expected="text") from error
         session = self._session
         named = any(option.startswith(_STANDARD.partition("=")[0]) for option in header.options)
         said = (_QUIET, str(session.facts["options"]), *header.options)
@@ -144,10 +136,10 @@ class Programs:
             else:
                 Task(lambda: self._keep(key, program)).start()
         try:
-            kernels = tuple([(session.core.Kernel(program, entry), groups)
-                             for entry, groups in header.entries])
+            kernels = tuple([(session.core.Kernel(program, entry.name), entry)
+                             for entry in header.entries])
         except session.errors as error:
-            raise CompileError(name, found=f"{error} of {[e for e, _ in header.entries]}",
+            raise CompileError(name, found=f"{error} of {[e.name for e in header.entries]}",
                                expected="the entries that its first line names") from error
         return _Built(program, header, kernels)
 
@@ -197,35 +189,3 @@ class Programs:
             return
         if len(binaries) == 1 and binaries[0]:
             cache().put(_KIND, key, bytes(binaries[0]))
-
-
-def header_of(name: str, image: bytes) -> tuple[str, Header]:
-    """Return the text of an image, and what its first line says.
-
-    Raises
-    ------
-    CompileError
-        If it says anything else than it should.
-    """
-    try:
-        text = image.decode()
-        line = text.partition("\n")[0]
-        if not line.startswith(_MARK):
-            raise ValueError(f"its first line is {line[:80]!r}")
-        said = json.loads(line.removeprefix(_MARK))
-        header = Header(tuple([(e["name"], e["groups"]) for e in said["entries"]]),
-                        said["shared"], said["own"], said["fails"], tuple(said["options"]),
-                        lines_of(said.get("prints", ())), said.get("room", 0))
-        if not _is_sound(header):
-            raise ValueError(f"its first line says {line[:200]!r}")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CompileError(name, found=f"an image for OpenCL of which {error}",
-                           expected="OpenCL C behind a line that describes it") from error
-    return text, header
-
-
-def _is_sound(header: Header) -> bool:
-    counts = [header.shared, header.own, header.room, *(groups for _, groups in header.entries)]
-    return (bool(header.entries) and all(isinstance(entry, str) for entry, _ in header.entries)
-            and all(type(n) is int and n >= 0 for n in counts) and type(header.fails) is bool
-            and all(isinstance(o, str) and o not in _FORBIDDEN for o in header.options))

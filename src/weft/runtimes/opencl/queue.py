@@ -21,7 +21,6 @@ __all__ = ["OpenCLQueue"]
 
 _INT64: Final = struct.Struct("=q").pack
 _STAGE: Final = 64 << 20  # bytes that an overlapping copy moves at a time
-_ONE: Final = (1,)
 
 
 class OpenCLQueue(CheckedQueue):
@@ -146,10 +145,10 @@ class OpenCLQueue(CheckedQueue):
         enqueue, queue = session.core.enqueue_nd_range_kernel, session.queue
         begun = time.monotonic_ns()
         first = event = None
-        for kernel, count in program.launches:
+        for kernel, count, items in program.launches:
             kernel._set_arg_multi(given)
             kernel._set_arg_buf_multi(packed)
-            event = enqueue(queue, kernel, count, _ONE, None, waits)
+            event = enqueue(queue, kernel, count, items, None, waits)
             first, waits = first or event, None
         end = event
         if record is not None:

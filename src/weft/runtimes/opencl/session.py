@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from weft.errors import InitializationError, SyncError
 from weft.locks import in_child, mutex
+from weft.runtimes.launches.printing import HEAD, Lines, room_of
 from weft.runtimes.opencl.driver import code_identity, describe, device_of, pyopencl
 from weft.runtimes.opencl.events import RECORD, Record, Work
-from weft.runtimes.opencl.printing import HEAD, Lines, room_of
 from weft.weak import Living
 
 __all__ = ["Session"]

@@ -2,9 +2,12 @@
 
 An entry is ``__kernel void NAME(__global u8 *b0, i64 o0, ..., i64 v0, ..., __global struct
 weft_status *status, __global u8 *scratch)``: for each parameter a buffer and the byte of it at
-which the array begins, then the value of each variable. Any number of work-groups of one item is
-right: each takes a run of the iterations of the phase's parallel loop. `scratch` begins
-with what all groups share; behind that each has its own private arrays that are large.
+which the array begins, then the value of each variable. Any number of work-groups is right.
+`scratch` begins with what all groups share; behind that are private arrays that are large.
+
+On devices that are processors a group is one work-item, which takes a run of the iterations of the
+phase's parallel loop, in vectors. On devices of threads each work-item takes single iterations
+(`weft.renderers.launches.work_items`).
 
 The text begins with a comment that tells the runtime about entries and scratch memory, as JSON.
 
@@ -32,17 +35,19 @@ from weft.renderers.cstyle.c.function import Function
 from weft.renderers.cstyle.c.renderer import CWriter
 from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
 from weft.renderers.cstyle.opencl.atomic import atomic
-from weft.renderers.cstyle.opencl.launch_split import Phases, arrays_of, phases
 from weft.renderers.cstyle.opencl.target import ROUNDED
 from weft.renderers.cstyle.opencl.text import FAIL, PRELUDE, PRINTED, RESERVED
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.split import split_vectors
 from weft.renderers.cstyle.text import UNARY, Text, atom
-from weft.target import Target
+from weft.renderers.launches.launch_split import arrays_of, phases
+from weft.renderers.launches.work_items import Launch, Launches, launches
+from weft.target import SIMT, VECTOR, Target
 
 __all__ = ["OpenCLRenderer", "OpenCLWriter"]
 
-_SPACES: Final = ("__global ", "__private ")
+_SPACES: Final = {VECTOR: ("__global ", "__private "),
+                  SIMT: ("__global ", "__private ", "__local ")}  # fmt: skip
 ROUNDING: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
 _LONG: Final = re.compile(r"\b(0x[0-9a-f]+|\d+)(u?)ll\b")
 _BUILTIN: Final = frozenset((Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.MAD, Op.FMOD,
@@ -61,7 +66,7 @@ class OpenCLWriter(CWriter):
     COUNTS: ClassVar[tuple[str, str]] = "popcount", "clz"
     RESERVED: ClassVar[frozenset[str]] = CWriter.RESERVED | RESERVED
 
-    def __init__(self, target: Target, kernel: LinearKernel, name: str, cut: Phases,
+    def __init__(self, target: Target, kernel: LinearKernel, name: str, cut: Launches,
                  before: OpenCLWriter | None = None) -> None:  # fmt: skip
         self._sharing = False  # inside the parallel loop that groups share
         self._spaces: dict[str, str] = {}  # of arrays that are no parameters
@@ -72,7 +77,7 @@ class OpenCLWriter(CWriter):
             self._numbers = before._numbers
         self.printed: list[tuple[str, list[str]]] = [] if before is None else before.printed
         self.first = before is None
-        self.promoted = {k: v for k, v in self.promoted.items() if k not in cut.shared}
+        self.promoted = {k: v for k, v in self.promoted.items() if k not in cut.scratch}
         self.function = Function(kernel, 0, len(kernel.code), self.regions, _SHARED, False,
                                  self.promoted)  # fmt: skip
 
@@ -85,7 +90,7 @@ class OpenCLWriter(CWriter):
         for m in self.kernel.params:
             self.known(self.memories[m.name], self._pointer(m))
         heads = []
-        for name, (memory, place) in self.cut.shared.items():
+        for name, (memory, place) in self.cut.scratch.items():
             own = self.memories[name] = self.names.take(name)
             kind = f"__global {self.stored(memory.dtype)} *"
             self.known(own, kind)
@@ -121,7 +126,8 @@ class OpenCLWriter(CWriter):
         if name not in self.helpers:
             made = text()
             if self.SPACE in made:
-                made = "\n".join(made.replace(self.SPACE, space) for space in _SPACES)
+                spaces = _SPACES[self.target.style]
+                made = "\n".join(made.replace(self.SPACE, space) for space in spaces)
             self.helpers[name] = made
         return name
 
@@ -157,6 +163,8 @@ class OpenCLWriter(CWriter):
     def space_of(self, inst: li.StorageInst, on_heap: bool) -> str:
         """Return the address space of a new array: the heap is a part of the scratch buffer."""
         space = "__global " if on_heap else "__private "
+        if inst.memory.scope == "shared":
+            space = "__local "
         if inst.base is not None:
             space = self._spaces.get(inst.base.name, "__global ")
         self._spaces[inst.memory.name] = space
@@ -212,9 +220,15 @@ class OpenCLWriter(CWriter):
     def _ask(self) -> None:
         """Write nothing: the host cannot reach a launch that runs."""
 
+    def special_register(self, inst: li.SpecialInst) -> None:
+        """Read where the work-item is."""
+        self.declare(inst.result, f"(i64)get_{inst.register}(0)")
+
     def barrier(self, inst: Inst) -> None:
-        """Accept a barrier where one group works."""
-        if self._sharing:
+        """Wait for the group; nothing where it is one work-item."""
+        if self.target.style == SIMT:
+            self.emit("barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);")
+        elif self._sharing:
             raise UnsupportedError(
                 "render",
                 found="a barrier inside a parallel loop",
@@ -285,23 +299,32 @@ class OpenCLRenderer(CStyleRenderer):
             For what the language or the device lacks.
         """
         whole, symbol = split_vectors(kernel, self.target.vector_bytes), name or kernel.name
-        cut = phases(whole)
+        cut = self._launches(whole)
         entries: list[dict[str, str | int]] = []
         bodies: list[str] = []
         writer: OpenCLWriter | None = None
-        own, fails = 0, False
-        for number, phase in enumerate(cut.phases):
-            part = whole.replace(code=phase.code)
+        own, fails = cut.per_item, False
+        for number, launch in enumerate(cut.launches):
+            part = whole.replace(code=launch.code)
             writer = OpenCLWriter(self.target, part, f"{symbol}_{number}", cut, writer)
             bodies.append(writer.entry())
-            entries.append({"name": writer.symbol, "groups": phase.groups})
+            entries.append({"name": writer.symbol, "groups": launch.groups,
+                            "items": launch.items})  # fmt: skip
             own = max(own, writer.function.private.heap_bytes)
             fails = fails or writer.fails
         assert writer is not None  # every kernel has a phase
         head = {"entries": entries, "shared": cut.nbytes, "own": own, "fails": fails,
                 "prints": writer.printed, "room": PRINTED if writer.printed else 0,
                 "options": [ROUNDING] if ROUNDED in self.target.features else []}  # fmt: skip
-        parts = [PRELUDE, "\n".join(writer.typedefs.values()), *([FAIL] * fails),
+        pieces = [PRELUDE, "\n".join(writer.typedefs.values()), *([FAIL] * fails),
                  *writer.helpers.values(), *bodies]  # fmt: skip
-        text = _LONG.sub(r"\1\2l", "\n\n".join(part for part in parts if part))
+        text = _LONG.sub(r"\1\2l", "\n\n".join(piece for piece in pieces if piece))
         return Source(self.LANGUAGE, symbol, f"// weft {json.dumps(head)}\n\n{text}\n")
+
+    def _launches(self, kernel: LinearKernel) -> Launches:
+        """Return the launches of a kernel, whose parallel loops are shared by groups or items."""
+        if self.target.style == SIMT:
+            return launches(kernel, self.target)
+        cut = phases(kernel)
+        made = tuple([Launch(phase.code, phase.groups, 1) for phase in cut.phases])
+        return Launches(made, cut.shared, cut.nbytes, 0)

@@ -1,0 +1,1 @@
+"""Kernels as launches of work-groups, for languages of devices."""
