@@ -71,18 +71,23 @@ async function open() {
   return adapter.requestDevice({ requiredLimits });
 }
 
-/** Run `make` and return its result; what the device refuses becomes an error of a class. */
+/**
+ * Run `make` and return its result; what the device refuses becomes an error of a class. The scopes
+ * of errors are a stack that all models of a device share, so nothing may be awaited between them.
+ */
 async function checked(device, kind, what, make) {
   device.pushErrorScope("out-of-memory");
   device.pushErrorScope("validation");
   let made;
+  let refused;
   try {
-    made = await make();
+    made = make();
   } finally {
-    const [invalid, memory] = await Promise.all([device.popErrorScope(), device.popErrorScope()]);
-    if (memory !== null) throw new LimitError(`${what}: the memory of the GPU does not suffice`);
-    if (invalid !== null) throw new kind(`${what}: ${invalid.message}`);
+    refused = Promise.all([device.popErrorScope(), device.popErrorScope()]);
   }
+  const [invalid, memory] = await refused;
+  if (memory !== null) throw new LimitError(`${what}: the memory of the GPU does not suffice`);
+  if (invalid !== null) throw new kind(`${what}: ${invalid.message}`);
   return made;
 }
 
@@ -271,12 +276,11 @@ class Blocks {
 }
 
 /** Stream the files of weights into buffers of the GPU. */
-async function loadWeights(device, base, weights, onProgress) {
-  const blocks = new Blocks(device, weights.blocks);
-  const total = weights.files.reduce((sum, file) => sum + file.nbytes, 0);
+async function loadWeights(blocks, base, files, onProgress) {
+  const total = files.reduce((sum, file) => sum + file.nbytes, 0);
   let loaded = 0;
   onProgress?.({ loaded, total });
-  for (const file of weights.files) {
+  for (const file of files) {
     const url = new URL(file.name, base);
     const reader = (await fetched(url)).body.getReader();
     let count = 0;
@@ -294,7 +298,6 @@ async function loadWeights(device, base, weights, onProgress) {
       throw new LoadError(`${url}: found ${count} bytes, expected ${file.nbytes}`);
     }
   }
-  return blocks.buffers;
 }
 
 /** Compile the kernels of a plan; return for each program its layout and pipelines. */
@@ -314,7 +317,10 @@ function compile(device, plan) {
         label: `${program.name} ${entry.name}`, layout: pipelineLayout,
         compute: { module: modules[program.shader], entryPoint: entry.name } }))));
     return { layout, pipelines };
-  }));
+  })).catch((error) => {
+    throw new LoadError(`${plan.name}: this browser does not compile its kernels: ` +
+                        error.message, { cause: error });
+  });
 }
 
 /**
@@ -337,9 +343,12 @@ export async function load(url, { device: own, onProgress } = {}) {
   }
   const largest = Math.max(0, ...plan.weights.blocks);
   checkSize(device, plan.name, "its weights", largest);
-  const [programs, weights] = await checked(device, LoadError, plan.name, () => Promise.all([
-    compile(device, plan), loadWeights(device, base, plan.weights, onProgress)]));
-  const model = new Model(plan, device, programs, weights);
+  const blocks = await checked(device, LoadError, plan.name, () => (
+    new Blocks(device, plan.weights.blocks)));
+  const [programs] = await Promise.all([
+    checked(device, LoadError, plan.name, () => compile(device, plan)),
+    loadWeights(blocks, base, plan.weights.files, onProgress)]);
+  const model = new Model(plan, device, programs, blocks.buffers);
   const call = (...inputs) => model.run(inputs);
   Object.defineProperty(call, "name", { value: plan.name });
   return Object.assign(call, {
@@ -504,7 +513,7 @@ class Model {
     if (this.gone !== null) throw this.gone;
     try {
       const instance = await this.at(values);
-      this.submit(instance, arrays);
+      await checked(this.device, WeftError, this.plan.name, () => this.submit(instance, arrays));
       await instance.staging.mapAsync(GPUMapMode.READ);
       const bytes = instance.staging.getMappedRange().slice(0);
       instance.staging.unmap();
