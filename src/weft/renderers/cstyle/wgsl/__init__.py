@@ -1,0 +1,1 @@
+"""Kernels in WGSL, the language of WebGPU."""

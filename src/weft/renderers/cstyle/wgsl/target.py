@@ -1,0 +1,37 @@
+"""What a device of WebGPU can do, from what its adapter says; most say no more than the standard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from weft.ir import dtype as dt
+from weft.renderers.cstyle.c.target import LACKING
+from weft.target import ASSUMED, REPORTED, Target, native_operations
+
+__all__ = ["POOREST", "webgpu_target"]
+
+# What every device of WebGPU has, and phones have no more: the limits of the standard.
+POOREST: Final[Mapping[str, Any]] = {
+    "name": "webgpu", "backend": "", "driver": "", "kind": "", "is_cpu": False, "units": 1,
+    "memory": 1 << 30, "max_buffer": 256 << 20, "max_binding": 128 << 20, "max_storage_buffers": 8,
+    "max_threads": 256, "shared_bytes": 16 << 10, "max_groups": 65_535, "alignment": 256,
+}  # fmt: skip
+
+
+def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
+    """Return what a device of WebGPU can do: integers of all widths, float32, and no float64.
+
+    Parameters
+    ----------
+    facts : mapping
+        What the adapter says, by the names of `POOREST`; memory in bytes.
+    """
+    lacking = frozenset(LACKING)
+    operations = frozenset((op, d) for op, d in native_operations((dt.float32,))
+                           if op not in lacking and d != dt.float64.text)  # fmt: skip
+    return Target(
+        name="webgpu", arch="wgsl", vector_bytes=4, cores=int(facts.get("units") or 1),
+        memory_bytes=int(facts.get("memory") or 0), operations=operations,
+        sources=(("cores", ASSUMED), ("memory_bytes", ASSUMED), ("operations", REPORTED)),
+    )  # fmt: skip
