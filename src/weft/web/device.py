@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from weft.backends import registry
-from weft.backends import webgpu as kernels
 from weft.backends.registry import Backend
 from weft.driver.context import Context, context
 from weft.locks import mutex
+from weft.renderers.cstyle.wgsl.renderer import WGSLRenderer
+from weft.renderers.cstyle.wgsl.target import webgpu_target
 from weft.runtimes.memory.null_device import NullDevice
 from weft.target import Target
 
@@ -23,8 +24,18 @@ _lock = mutex()
 _devices: dict[str, NullDevice] = {}
 
 
+class _Compiler:
+    """Takes the text as it is: the browser compiles it."""
+
+    cache_key = "wgsl"
+
+    def compile(self, source: str, pipeline: str = "short") -> bytes:
+        """Return the bytes of the text."""
+        return source.encode()
+
+
 def _target(ordinal: int, pair: str) -> Target:
-    return kernels.guaranteed_target().replace(name=BROWSER)
+    return webgpu_target()
 
 
 def _open(ordinal: int, pair: str) -> Any:
@@ -36,7 +47,7 @@ def _open(ordinal: int, pair: str) -> Any:
 
 _BACKEND: Final = Backend(
     BROWSER, ("wgsl",), lambda: "", lambda: 1, _target,
-    kernels.BACKEND.renderer, kernels.BACKEND.compiler, _open,
+    lambda target, pair: WGSLRenderer(target), lambda target, pair: _Compiler(), _open,
     description="pages are planned for it, and nothing runs", is_asked_for=True,
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from weft.lang.launch.launch import Configured, KernelFunction
 from weft.web import files
 from weft.web.capture import Array, capture_for_browser
 from weft.web.device import browser
-from weft.web.inputs import Given, arguments_of
+from weft.web.inputs import Constant, Given, arguments_of
 from weft.web.plan_data import plan_data
 from weft.web.weights import FILE, Weights
 
@@ -82,9 +82,10 @@ def export(function: Callable[..., Any], folder: str | Path, inputs: Any = None,
     if not isinstance(inputs, Mapping | tuple | list):
         inputs = (inputs,)
     plain, called = _plain(function)
-    given = arguments_of(plain if called is None else called.__weft_function__, inputs)
-    if called is not None and plain is called:
-        plain = _launch(called, given, grid, block)
+    given = arguments_of(plain if called is None else called.__weft_function__, inputs,
+                         called is not None)
+    if called is not None:
+        plain = _launched(plain, given, grid, block)
     name = files.checked_name(name or getattr(function, "__name__", "") or type(function).__name__)
     browser()
     captured = capture_for_browser(plain, given)
@@ -94,7 +95,7 @@ def export(function: Callable[..., Any], folder: str | Path, inputs: Any = None,
     weights = Weights({slots[new]: old for new, old in captured.weights.items() if new in slots},
                       file_bytes)
     inputs_at = [(array, slots.get(storage)) for array, storage in captured.inputs]
-    text = inspect.getdoc(plain if called is None else called.__weft_function__) or ""
+    text = inspect.getdoc(function if called is None else called.__weft_function__) or ""
     data = plan_data(name, text, plan, structure.nodes, inputs_at, captured.outputs, weights)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +121,18 @@ def _plain(function: Any) -> tuple[Callable[..., Any], KernelFunction | None]:
     return function, None
 
 
-def _launch(kernel: KernelFunction, given: Given, grid: Any, block: Any) -> Callable[..., Any]:
+def _launched(function: Any, given: Given, grid: Any, block: Any) -> Callable[..., None]:
+    """Return a function that launches a kernel."""
+    launch = _configured(function, given, grid, block) if isinstance(
+        function, KernelFunction) else function
+
+    def launched(*args: Any) -> None:
+        launch(*[a.value if type(a) is Constant else a for a in args])
+
+    return launched
+
+
+def _configured(kernel: KernelFunction, given: Given, grid: Any, block: Any) -> Configured:
     """Return a kernel with the shape of its launch."""
     block = block or kernel.options.workgroup or _THREADS
     if grid is None:

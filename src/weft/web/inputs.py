@@ -17,14 +17,15 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.tensors.core.lazy_tensor import TensorCore
 
-__all__ = ["MOST", "Given", "Spec", "arguments_of", "parse_input", "parse_inputs"]
+__all__ = ["MOST", "Constant", "Given", "Spec", "arguments_of", "parse_input", "parse_inputs"]
 
 MOST: Final = 4096  # the largest value of a symbolic size that has no bounds
 _EXPECTED: Final = ("NAME=DTYPE[SIZES] or NAME=NUMBER, such as x=f32[1,28,28], x=f32[n,64], "
-                    "x=f32[n:1..512,64] or rate=0.5")
+                    "x=f32[n:1..512,64], rate=0.5 or rate=f32(0.5)")
 _ARRAY: Final = re.compile(r"(\w+)=([\w.]+)\[([^\]]*)\]")
 _SIZE: Final = re.compile(r"(\d+)|([A-Za-z_]\w*)(?::(\d+)\.\.(\d+))?")
-_NUMBER: Final = re.compile(r"(\w+)=(True|False|[-+]?(?:\d|\.\d|inf|nan).*)")
+_TYPED: Final = re.compile(r"(\w+)=([\w.]+)\(([^)]*)\)")
+_NUMBER: Final = re.compile(r"(\w+)=([^\[(]+)")
 
 
 class Spec(NamedTuple):
@@ -32,6 +33,20 @@ class Spec(NamedTuple):
 
     dtype: DType
     shape: tuple[int | Expr, ...]
+
+
+class Constant:
+    """A number of NumPy's among the arguments of a kernel, which captures would take for an array.
+
+    Attributes
+    ----------
+    value : numpy.generic
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: np.generic) -> None:
+        self.value = value
 
 
 class Given(NamedTuple):
@@ -61,7 +76,7 @@ def parse_input(text: str, variables: dict[str, Expr] | None = None) -> tuple[st
     Parameters
     ----------
     text
-        ``NAME=DTYPE[SIZES]`` or ``NAME=NUMBER``.
+        ``NAME=DTYPE[SIZES]``, ``NAME=NUMBER`` or ``NAME=DTYPE(NUMBER)``.
     variables
         Symbolic sizes that other inputs have named, which one of the same name is.
 
@@ -79,6 +94,9 @@ def parse_input(text: str, variables: dict[str, Expr] | None = None) -> tuple[st
             raise DTypeError("--input", found=text, expected="a dtype such as f32 or int32")
         sizes = [s for s in array[3].split(",") if s]
         return array[1], Spec(dt.as_dtype(array[2]), tuple([_size(s, known, text) for s in sizes]))
+    typed = _TYPED.fullmatch(text.replace(" ", ""))
+    if typed is not None and dt.is_name(typed[2]):
+        return typed[1], dt.as_dtype(typed[2]).numpy.type(_number(typed[3], text))
     number = _NUMBER.fullmatch(text.replace(" ", ""))
     if number is not None:
         return number[1], _number(number[2], text)
@@ -126,7 +144,8 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, Spec | Any]:
     return dict(parse_input(text, variables) for text in texts)
 
 
-def arguments_of(function: Callable[..., Any], given: Mapping[str, Any] | Sequence[Any]) -> Given:
+def arguments_of(function: Callable[..., Any], given: Mapping[str, Any] | Sequence[Any],
+                 is_kernel: bool = False) -> Given:  # fmt: skip
     """Return the arguments that a function is captured with.
 
     Parameters
@@ -136,6 +155,8 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Any] | Sequen
     given
         Example inputs in order, or by name; each is a tensor, an array, a container of them, a
         constant, or a `Spec`.
+    is_kernel
+        Whether numbers of NumPy's are constants: their types are those of the kernel's numbers.
 
     Raises
     ------
@@ -152,6 +173,8 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Any] | Sequen
             shapes.append(value.shape)
             arrays.append(name)
             return np.zeros(shape, value.dtype.numpy)
+        if is_kernel and isinstance(value, np.generic):
+            return Constant(value)
         if isinstance(value, TensorCore) or hasattr(value, "__array__"):
             made = value if isinstance(value, TensorCore) else host.as_array(value, "compile")
             shapes.append(tuple(made.shape))

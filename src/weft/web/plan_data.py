@@ -161,16 +161,17 @@ class _Programs:
     def _row(self, key: str, groups: tuple[int, ...]) -> dict[str, Any]:
         code = self._plan.codes[key]
         text, header = header_of(code.name, code.image)
-        if header.prints:
+        launch = header.launch
+        if launch.lines:
             raise UnsupportedError("compile", found=f"{code.label}, which prints",
                                    expected="kernels without print: a page has no terminal")
         shader = self.shaders.setdefault(module(text, header, groups), len(self.shaders))
         return {
             "name": code.label or code.name, "shader": shader,
             "entries": [{"name": e.name, "groups": e.groups, "items": e.items}
-                        for e in header.entries],
-            "bindings": list(header.bindings(groups)), "shared": header.shared, "own": header.own,
-            "elements": [m.bytes for m in header.memories],
+                        for e in launch.entries],
+            "bindings": header.bindings(groups), "shared": launch.shared, "own": launch.own,
+            "elements": [m.nbytes for m in header.memories],
         }
 
 
