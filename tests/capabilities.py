@@ -69,6 +69,12 @@ def _opencl(name: str = "") -> Callable[[], str]:
     return reason
 
 
+def _webgpu() -> str:
+    from weft.backends import registry
+
+    return registry.probe("webgpu").reason
+
+
 def browser():
     """Return the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser")
@@ -84,6 +90,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "opencl": _opencl(),
     "opencl:intel": _opencl("opencl:intel"),
     "opencl:pocl": _opencl("opencl:pocl"),
+    "webgpu": _webgpu,
     "null": lambda: "",
     "clang": _compiles("clang-11", "clang"),
     "gcc": _compiles("gcc"),

@@ -49,10 +49,10 @@ HOST: Final = "cpu"  # the device whose memory is that of this process
 ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu",
                 "interpreter")  # fmt: skip
 _BUILT_IN: Final = {f: f"weft.backends.{f}" for f in ("cpu", "disk", "null", "opencl",
-                                                       "interpreter")}  # fmt: skip
+                                                       "webgpu", "interpreter")}  # fmt: skip
 _NOT_BUILT: Final = "this version of Weft has no backend for it"
 _ABSENT: Final = {
-    **dict.fromkeys(("cuda", "hip", "vulkan", "webgpu"), _NOT_BUILT),
+    **dict.fromkeys(("cuda", "hip", "vulkan"), _NOT_BUILT),
     "tenstorrent": "no toolchain for it is known",
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.ir import dtype as dt
+from weft.ir.dtype import DType
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op
 
@@ -32,12 +33,13 @@ def record_loop(known: Ranges, var: Value, extent: Value) -> None:
     known[var.id] = (0, max(high - 1, 0))
 
 
-def record(known: Ranges, inst: Compute) -> None:
-    """Remember the range of a result, if it follows from its operands."""
-    if inst.result.dtype is not dt.int64:
+def record(known: Ranges, inst: Compute, dtypes: tuple[DType, ...] = (dt.int64,)) -> None:
+    """Remember the range of a result of certain types, if it follows from its operands."""
+    d = inst.result.dtype
+    if d not in dtypes:
         return
     found = _result(known, inst)
-    if found is not None and _WHOLE[0] <= found[0] and found[1] <= _WHOLE[1]:
+    if found is not None and d.min <= found[0] and found[1] <= d.max:
         known[inst.result.id] = found
 
 
@@ -46,7 +48,9 @@ def _result(ranges: Ranges, inst: Compute) -> Range | None:
     if op is Op.CONST:
         return inst.attr, inst.attr
     if op is Op.CAST:
-        d = inst.args[0].dtype
+        d, known = inst.args[0].dtype, ranges.get(inst.args[0].id)
+        if known is not None and d.kind in "iu":
+            return known
         if d.kind in "bui" and d.bits < 64:
             return int(d.min), int(d.max)
         return None

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from weft.ir import dtype as dt
 from weft.renderers.cstyle.c.target import LACKING
-from weft.target import ASSUMED, REPORTED, Target, native_operations
+from weft.target import ASSUMED, REPORTED, SIMT, Target, native_operations
 
 __all__ = ["POOREST", "webgpu_target"]
+
+_ITEMS: Final = 64  # of a work-group: two warps, or a wave
 
 # What every device of WebGPU has, and phones have no more: the limits of the standard.
 POOREST: Final[Mapping[str, Any]] = {
@@ -31,7 +33,9 @@ def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
     operations = frozenset((op, d) for op, d in native_operations((dt.float32,))
                            if op not in lacking and d != dt.float64.text)  # fmt: skip
     return Target(
-        name="webgpu", arch="wgsl", vector_bytes=4, cores=int(facts.get("units") or 1),
+        name="webgpu", arch="wgsl", style=SIMT, vector_bytes=4,
+        group_items=min(_ITEMS, int(facts["max_threads"])), shared_bytes=int(facts["shared_bytes"]),
+        cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or 0), operations=operations,
         sources=(("cores", ASSUMED), ("memory_bytes", ASSUMED), ("operations", REPORTED)),
     )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Devices of WebGPU, by the package wgpu."""
