@@ -16,24 +16,17 @@ BROWSERS: Final = "webgpu"  # the target that is a page, and no code of this mac
 Place = tuple[Path, str]
 
 
-class Named(click.ParamType):
-    """A file, and behind a colon perhaps the name of something in it."""
-
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-                ) -> Place:  # fmt: skip
-        """Return the path, and the name or an empty string."""
-        file, _, name = value.rpartition(":")
-        if not file or Path(value).exists():
-            file, name = value, ""
-        checked = click.Path(exists=True, dir_okay=False, path_type=Path)
-        path: Path = checked.convert(file, param, ctx)
-        return path, name
+def _place(ctx: click.Context, param: click.Parameter, value: str) -> Place:
+    """Return a file, and the name behind its colon or an empty string."""
+    file, _, name = value.rpartition(":")
+    if not file or Path(value).exists():
+        file, name = value, ""
+    found = click.Path(exists=True, dir_okay=False).convert(file, param, ctx)
+    return Path(str(found)), name
 
 
 @click.command(name="compile")
-@click.argument("file", metavar="FILE[:NAME]", type=Named())
+@click.argument("file", metavar="FILE[:NAME]", callback=_place)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--target", default="cpu", show_default=True,
               help="What to compile for: cpu, or webgpu for browsers.")
@@ -67,7 +60,7 @@ def command(file: Place, arguments: tuple[str, ...], target: str, arch: str, out
     arguments that --input describes, else those of the attribute NAME.example_inputs (a tuple, or
     a function that returns one), else those that the script's function example_inputs() returns.
     """
-    file, wanted = file
+    path, wanted = file
     browsers = {"page": page, "input": inputs, "grid": grid, "block": block}
     _check_target(target, arch, wanted, browsers, runs or explain or arguments)
     for name in modules:
@@ -76,15 +69,15 @@ def command(file: Place, arguments: tuple[str, ...], target: str, arch: str, out
         if target == BROWSERS:
             from weft.cli.compile_page import write
 
-            for path in write(file, wanted, output, page, inputs, grid, block):
-                click.echo(f"{path}: {path.stat().st_size} bytes")
-        elif file.suffix == ".py":
-            _python(file, arguments, output, runs, explain)
+            for made in write(path, wanted, output, page, inputs, grid, block):
+                click.echo(f"{made}: {made.stat().st_size} bytes")
+        elif path.suffix == ".py":
+            _python(path, arguments, output, runs, explain)
         else:
-            _other(file, arguments, output, runs, explain)
+            _other(path, arguments, output, runs, explain)
     except WeftError as error:
         place = error.where  # a line of Python is of no use to who wrote another language
-        known = place is not None and (file.suffix == ".py" or not place.file.endswith(".py"))
+        known = place is not None and (path.suffix == ".py" or not place.file.endswith(".py"))
         if place is not None and Path(place.file).is_relative_to(Path(click.__file__).parent):
             known = False  # nobody's line: what is wrong is in the command
         told = error if getattr(error, "problems", ()) or known else error.message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from weft.capture import capture
 from weft.capture.capture import Recorder
@@ -105,7 +105,7 @@ def capture_for_browser(function: Callable[..., Any], given: Given) -> Captured:
 def _with_shape(argument: Argument, shape: tuple[int | Expr, ...]) -> Argument:
     if shape == argument.shape:
         return argument
-    return argument._replace(shape=shape, span=nd.size(shape))
+    return argument._replace(shape=cast("tuple[int, ...]", shape), span=cast(int, nd.size(shape)))
 
 
 def _moved(roots: Sequence[Node]) -> tuple[list[Node], dict[Storage, Storage]]:
@@ -131,7 +131,7 @@ def _results(value: Any, name: str) -> Iterator[tuple[str, Out]]:
         for key, part in value.items():
             yield from _results(part, f"{name}_{key}" if name else str(key))
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        yield from _results(value._asdict(), name)
+        yield from _results(dict(zip(value._fields, value, strict=True)), name)
     elif isinstance(value, list | tuple):
         for i, part in enumerate(value):
             yield from _results(part, f"{name or 'y'}{i}")

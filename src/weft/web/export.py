@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from weft.capture.dynamic import DynamicJitted
 from weft.capture.jit import Jitted
 from weft.driver.graph_key import Structure
 from weft.driver.plans.plan_cache import device_plan_for
@@ -15,7 +16,7 @@ from weft.errors import LaunchError, UnsupportedError
 from weft.ir.expr import Expr
 from weft.lang.launch.launch import Configured, KernelFunction
 from weft.web import files
-from weft.web.capture import Array, capture_for_browser
+from weft.web.capture import capture_for_browser
 from weft.web.device import browser
 from weft.web.inputs import Constant, Given, arguments_of
 from weft.web.plan_data import plan_data
@@ -44,7 +45,7 @@ def export(function: Callable[..., Any], folder: str | Path, inputs: Any = None,
         Where to write; made if need be.
     inputs
         Example inputs in order, or by name: arrays and tensors, of which only types and sizes
-        matter, containers of them, and constants. ``export(f, folder, parse_inputs(["x=f32[n,8]"]))``
+        matter, containers of them, and constants. ``parse_inputs(["x=f32[n,8]"])``
         describes them, also with sizes that change from call to call. Without it the attribute
         ``example_inputs`` of the function is taken.
     name
@@ -71,6 +72,7 @@ def export(function: Callable[..., Any], folder: str | Path, inputs: Any = None,
     CaptureError, ShapeError, ...
         As calls of the function under `weft.jit`.
     """
+    plain, called = _plain(function)
     if inputs is None:
         inputs = getattr(function, "example_inputs", None)
     if callable(inputs):
@@ -81,9 +83,10 @@ def export(function: Callable[..., Any], folder: str | Path, inputs: Any = None,
                                hint="--input x=f32[1,28,28], or f.example_inputs = (array, ...)")
     if not isinstance(inputs, Mapping | tuple | list):
         inputs = (inputs,)
-    plain, called = _plain(function)
     given = arguments_of(plain if called is None else called.__weft_function__, inputs,
                          called is not None)
+    if isinstance(function, DynamicJitted):
+        given = _with_dynamic_axes(given, function)
     if called is not None:
         plain = _launched(plain, given, grid, block)
     name = files.checked_name(name or getattr(function, "__name__", "") or type(function).__name__)
@@ -121,6 +124,20 @@ def _plain(function: Any) -> tuple[Callable[..., Any], KernelFunction | None]:
     return function, None
 
 
+def _with_dynamic_axes(given: Given, function: DynamicJitted[..., Any]) -> Given:
+    """Return arguments of which axes have the variables that ``dynamic=`` names."""
+    shapes = list(given.shapes)
+    for spec in function._specs:
+        name = given.names[spec.position] if spec.position is not None else spec.name
+        if name in given.arrays:
+            i = given.arrays.index(name)
+            sizes = list(shapes[i])
+            for axis, variable in spec.axes:
+                sizes[axis] = variable
+            shapes[i] = tuple(sizes)
+    return given._replace(shapes=shapes)
+
+
 def _launched(function: Any, given: Given, grid: Any, block: Any) -> Callable[..., None]:
     """Return a function that launches a kernel."""
     launch = _configured(function, given, grid, block) if isinstance(
@@ -139,7 +156,7 @@ def _configured(kernel: KernelFunction, given: Given, grid: Any, block: Any) -> 
         if not isinstance(block, int) and len(tuple(block)) > 1:
             raise LaunchError(f"launch of {kernel.__name__}", found=f"a block of {block}, no grid",
                               expected="a grid, too", hint="--grid 16,16")
-        threads = block if isinstance(block, int) else tuple(block)[0]
+        threads = block if isinstance(block, int) else next(iter(block))
         grid = -(-max(map(_size, given.shapes)) // threads)
     return kernel[grid, block]
 

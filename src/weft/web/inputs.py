@@ -184,7 +184,7 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Any] | Sequen
         if isinstance(value, dict):
             return {k: opened(v, f"{name}_{k}") for k, v in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*[opened(v, f"{name}_{k}") for k, v in value._asdict().items()])
+            return type(value)(*map(opened, value, [f"{name}_{k}" for k in value._fields]))
         if isinstance(value, list | tuple):
             return type(value)(opened(v, f"{name}_{i}") for i, v in enumerate(value))
         return value
@@ -208,8 +208,9 @@ def _example(size: int | Expr) -> int:
 def _in_order(function: Callable[..., Any], given: Mapping[str, Any] | Sequence[Any]
               ) -> tuple[tuple[str, ...], tuple[Any, ...]]:  # fmt: skip
     """Return names and values of arguments, by position."""
-    try:
-        signature: inspect.Signature | None = inspect.signature(function)
+    try:  # networks take what their forward takes
+        described = getattr(function, "forward", function)
+        signature: inspect.Signature | None = inspect.signature(described)
     except (TypeError, ValueError):
         signature = None
     label = getattr(function, "__name__", type(function).__name__)

@@ -16,7 +16,6 @@ from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.plan.plan import Alloc, Free, Launch, Parallel, Ref, Wait, steps_of
-from weft.ir.position import in_thread
 from weft.ir.stmt import Location
 from weft.runtimes.webgpu.bindings import header_of, module
 from weft.web.capture import Array
@@ -187,8 +186,8 @@ def _messages(plan: DevicePlan, step: Launch, checks: Sequence[int],
                      if isinstance(p, nd.LaunchPlace) and mark in p.checks), None)
         where = place if told is None else told.place
         bounds = reason.startswith("index out of range") if told is None else told.bounds
-        message = {"text": f"{operation}: {reason if told is None else told.message}"
-                   if reason or told else text}
+        said = reason if told is None else told.message
+        message: dict[str, Any] = {"text": f"{operation}: {said}" if said else text}
         if bounds:
             message |= {"bounds": True} | ({"wraps": True} if operation in nd.FROM_THE_END else {})
         if where is not None and where.file:

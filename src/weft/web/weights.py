@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Weights:
             array: Any = host.view(storage.buffer, storage.dtype, (size,), False)
             data = np.ascontiguousarray(array).view(np.uint8)
             if len(data):
-                yield memoryview(data)
+                yield memoryview(cast(Any, data))
             padding = -len(data) % ALIGNMENT if len(data) else ALIGNMENT
             if padding:
                 yield memoryview(bytes(padding))
