@@ -59,6 +59,8 @@ def _arithmetic(operator: str) -> Any:
     def row(w: WGSLWriter, inst: Compute) -> Text:
         a, b = w.runtime(inst)
         d = inst.result.dtype
+        if d is dt.float64:
+            return w.call(w.function(f"weft_{_WORDS[operator][:3]}_f64"), a, b)
         if d.kind == "f":
             return w.kept(inst, infix(operator, a, b))
         if is_wide(d):
@@ -69,11 +71,13 @@ def _arithmetic(operator: str) -> Any:
 
 
 def _divide(w: WGSLWriter, inst: Compute) -> Text:
-    return w.call(w.function("weft_div_f32"), *map(w.operand, inst.args))
+    name = f"weft_div_{kind_of(inst.result.dtype)}"
+    return w.call(w.function(name), *map(w.operand, inst.args))
 
 
 def _mad(w: WGSLWriter, inst: Compute) -> Text:
-    return w.call(w.function("weft_mad"), *map(w.operand, inst.args))
+    name = "weft_mad_f64" if is_wide(inst.result.dtype) else "weft_mad"
+    return w.call(w.function(name), *map(w.operand, inst.args))
 
 
 def _bitwise(operator: str) -> Any:
@@ -92,10 +96,10 @@ def _compare(op: Operation, operator: str) -> Any:
         d = inst.args[0].dtype
         if d.is_bool:
             return _compare_bools(op, a, b)
+        if d.kind == "f":
+            return _compare_floats(w, inst, a, b)
         if is_wide(d):
             return _compare_words(w, op, d, a, b)
-        if d.kind == "f":
-            return _compare_floats(w, inst, a, b, operator)
         return _bracketed(infix(operator, a, b))
 
     return row
@@ -115,19 +119,18 @@ def _compare_words(w: WGSLWriter, op: Operation, d: DType, a: Text, b: Text) -> 
     return w.call(less, a, b) if op is Op.LT else Text(f"!{w.call(less, b, a).text}", UNARY)
 
 
-def _compare_floats(w: WGSLWriter, inst: Compute, a: Text, b: Text, operator: str) -> Text:
+def _compare_floats(w: WGSLWriter, inst: Compute, a: Text, b: Text) -> Text:
     """Compare by bits: drivers take ``x != x`` for false, and numbers below 2**-126 for zeros."""
-    if inst.args[0] is inst.args[1] and inst.op in (Op.EQ, Op.NE):
-        call = w.call(w.function("weft_is_nan"), a)
-        return call if inst.op is Op.NE else Text(f"!{call.text}", UNARY)
     name = {Op.LT: "lt", Op.LE: "le"}.get(inst.op, "eq")
-    call = w.call(w.function(f"weft_{name}_f32"), a, b)
+    call = w.call(w.function(f"weft_{name}_{kind_of(inst.args[0].dtype)}"), a, b)
     return Text(f"!{call.text}", UNARY) if inst.op is Op.NE else call
 
 
 def _neg(w: WGSLWriter, inst: Compute) -> Text:
     (a,) = inst.args
     d, text = a.dtype, w.operand(a)
+    if d is dt.float64:
+        return w.call(w.function("weft_neg_f64"), text)
     if d.kind == "f":
         return w.call("bitcast<f32>", f"bitcast<u32>({text.text}) ^ 0x80000000u")
     if is_wide(d):
@@ -150,6 +153,8 @@ def _abs(w: WGSLWriter, inst: Compute) -> Text:
     d, text = a.dtype, w.operand(a)
     if d.kind == "u":
         return text
+    if d is dt.float64:
+        return w.call(w.function("weft_abs_f64"), text)
     if d.kind == "f":
         return w.call("bitcast<f32>", f"bitcast<u32>({text.text}) & 0x7fffffffu")
     if is_wide(d):
@@ -159,19 +164,23 @@ def _abs(w: WGSLWriter, inst: Compute) -> Text:
 
 def _copysign(w: WGSLWriter, inst: Compute) -> Text:
     a, b = map(w.operand, inst.args)
+    if inst.result.dtype is dt.float64:
+        return w.call(w.function("weft_copysign_f64"), a, b)
     return w.call("bitcast<f32>", f"(bitcast<u32>({a.text}) & 0x7fffffffu) | "
                   f"(bitcast<u32>({b.text}) & 0x80000000u)")
 
 
 def _rounding(name: str) -> Any:
     def row(w: WGSLWriter, inst: Compute) -> Text:
-        return w.call(w.function(f"weft_{name}_f32"), w.operand(inst.args[0]))
+        return w.call(w.function(f"weft_{name}_{kind_of(inst.result.dtype)}"),
+                      w.operand(inst.args[0]))
 
     return row
 
 
 def _sqrt(w: WGSLWriter, inst: Compute) -> Text:
-    return w.call(w.function("weft_sqrt_f32"), w.operand(inst.args[0]))
+    name = f"weft_sqrt_{kind_of(inst.result.dtype)}"
+    return w.call(w.function(name), w.operand(inst.args[0]))
 
 
 def _counted(w: WGSLWriter, inst: Compute) -> Text:
@@ -288,14 +297,18 @@ def _cast(w: WGSLWriter, inst: Compute) -> Text:
         return w.call(w.function(f"weft_{to.text}_of_{source.text}"), text)
     if to.is_bool:
         return _truth(w, text, source)
+    if source.kind == "f" and to.kind == "f":
+        return w.call(w.function(f"weft_{to.text}_of_{source.text}"), text)
     if source.kind == "f":
-        return _truncated(w, text, to)
+        return _truncated(w, text, source, to)
     if to.kind == "f":
-        return _real(w, text, source)
+        return _real(w, text, source, to)
     return w.integer(text, source, to)
 
 
 def _truth(w: WGSLWriter, text: Text, d: DType) -> Text:
+    if d is dt.float64:
+        return Text(f"!{w.call(w.function('weft_is_zero64'), text).text}", UNARY)
     if d.kind == "f":
         return atom(f"((bitcast<u32>({text.text}) & 0x7fffffffu) != 0u)")
     if is_wide(d):
@@ -303,21 +316,25 @@ def _truth(w: WGSLWriter, text: Text, d: DType) -> Text:
     return _bracketed(infix("!=", text, atom("0u" if d.kind == "u" else "0i")))
 
 
-def _truncated(w: WGSLWriter, text: Text, to: DType) -> Text:
-    """Return float32 as an integer: truncated, limits beyond the range, 0 for NaN."""
+def _truncated(w: WGSLWriter, text: Text, source: DType, to: DType) -> Text:
+    """Return a float as an integer: truncated, limits beyond the range, 0 for NaN."""
     if to.bits == 64 or to is dt.uint32:
-        return w.call(w.function(f"weft_{kind_of(to)}_of_f32"), text)
-    found = w.call(w.function("weft_limited"), text, w.literal(int(to.min), dt.int32),
+        return w.call(w.function(f"weft_{kind_of(to)}_of_{source.text}"), text)
+    name = "weft_limited64" if is_wide(source) else "weft_limited"
+    found = w.call(w.function(name), text, w.literal(int(to.min), dt.int32),
                    w.literal(int(to.max), dt.int32))
     return w.call("bitcast<u32>", found) if to.kind == "u" else found
 
 
-def _real(w: WGSLWriter, text: Text, source: DType) -> Text:
+def _real(w: WGSLWriter, text: Text, source: DType, to: DType) -> Text:
+    """Return an integer or bool as a float."""
     if source.is_bool:
+        if is_wide(to):
+            return w.call("select", w.literal(0.0, to), w.literal(1.0, to), text)
         return w.call("select", "0.0f", "1.0f", text)
-    if source.bits < 32:
+    if source.bits < 32 and not is_wide(to):
         return w.call("f32", text)
-    return w.call(w.function(f"weft_f32_of_{kind_of(source)}"), text)
+    return w.call(w.function(f"weft_{to.text}_of_{kind_of(source)}"), text)
 
 
 def _bitcast(w: WGSLWriter, inst: Compute) -> Text:

@@ -39,6 +39,7 @@ from weft.target import Target
 
 __all__ = ["WGSLRenderer", "WGSLWriter"]
 
+_ALL: Final = (1 << 64) - 1
 _OFFSETS: Final = 32  # bits of an offset: bindings have less than 2**31 bytes
 _ARITHMETIC: Final = (Op.ADD, Op.SUB, Op.MUL)
 _MOVES: Final = (Op.CAST, Op.WHERE)
@@ -168,8 +169,8 @@ class WGSLWriter(Writer):
         """Return a scalar constant."""
         if d.is_bool:
             return atom("true" if value else "false")
-        if is_wide(d) and d.kind != "f":
-            bits = int(value) & ((1 << 64) - 1)
+        if is_wide(d):
+            bits = (encode_float(float(value), d) if d.kind == "f" else int(value)) & _ALL
             return atom(f"vec2<u32>({bits & 0xFFFFFFFF}u, {bits >> 32}u)")
         if d is dt.float32:
             return self._real(float(value))
@@ -238,24 +239,6 @@ class WGSLWriter(Writer):
                 return
         ranges.record(self.ranges, inst, (dt.int32, dt.int64))
         self.define(result, self.row(inst)(self, inst))
-
-    def lacks(self, inst: li.Compute) -> UnsupportedError:
-        """Return the error of an operation that the language does not have."""
-        wrong = next((v for v in (*inst.args, inst.result) if v.dtype is dt.float64), None)
-        if wrong is None:
-            return super().lacks(inst)
-        return UnsupportedError(
-            self.target.name, found=f"{inst.op.name} of float64",
-            expected="types that WebGPU has: integers, float32 and shorter floats",
-            hint="use float32, or another device")
-
-    def row(self, inst: li.Compute) -> Row:
-        """Return what writes an operation on these types."""
-        if inst.op not in (Op.BITCAST, Op.WHERE, Op.CONST, Op.UNLIKELY, Op.BROADCAST) and any(
-            v.dtype is dt.float64 for v in (*inst.args, inst.result)
-        ):
-            raise self.lacks(inst)
-        return super().row(inst)
 
     def variable(self, inst: li.VariableInst) -> None:
         """Read the value of a variable."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from weft.ir import dtype as dt
 from weft.renderers.cstyle.c.target import LACKING
 from weft.target import ASSUMED, REPORTED, SIMT, Target, native_operations
 
@@ -22,7 +21,7 @@ POOREST: Final[Mapping[str, Any]] = {
 
 
 def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
-    """Return what a device of WebGPU can do: integers of all widths, float32, and no float64.
+    """Return what a device of WebGPU can do: integers of all widths, and floats of 32 and 64 bits.
 
     Parameters
     ----------
@@ -30,8 +29,7 @@ def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
         What the adapter says, by the names of `POOREST`; memory in bytes.
     """
     lacking = frozenset(LACKING)
-    operations = frozenset((op, d) for op, d in native_operations((dt.float32,))
-                           if op not in lacking and d != dt.float64.text)  # fmt: skip
+    operations = frozenset((op, d) for op, d in native_operations() if op not in lacking)
     return Target(
         name="webgpu", arch="wgsl", style=SIMT, vector_bytes=4,
         group_items=min(_ITEMS, int(facts["max_threads"])), shared_bytes=int(facts["shared_bytes"]),
