@@ -48,7 +48,7 @@ def main(folder: Path, epochs: int = 20) -> None:
     found = data.load()
     for path in write(trained(found, epochs), folder):
         print(f"{path}: {path.stat().st_size} bytes")
-    print(f"python -m http.server -d {folder}  # then open http://localhost:8000")
+    print(f"serve it (python -m http.server -d {folder}) and open http://localhost:8000")
 
 
 if __name__ == "__main__":
