@@ -52,6 +52,13 @@ def count(values, counts):
         gpu.atomic.add(counts, values[i], 1)
 
 
+@weft.kernel
+def numbers(out):  # which reads no array
+    i = gpu.grid(1)
+    if i < out.size:
+        out[i] = i * i
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -102,6 +109,7 @@ def functions():
         "saxpy": (saxpy, parse_inputs(["a=f32(2.5)", "x=f32[1000]", "y=f32[1000]"]), {}, [{}]),
         "matmul": (matmul, parse_inputs(["a=f32[19,30]", "b=f32[30,21]", "c=f32[19,21]"]),
                    {"grid": (3, 3), "block": (TILE, TILE)}, [{}]),
+        "numbers": (numbers, parse_inputs(["out=i32[77]"]), {}, [{}]),
         "count": (count, parse_inputs(["values=i32[700]", "counts=i32[16]"]), {}, [{}]),
     }  # fmt: skip
 

@@ -90,9 +90,11 @@ def export(function: Callable[..., Any], folder: str | Path, inputs: Any = None,
     if called is not None:
         plain = _launched(plain, given, grid, block)
     name = files.checked_name(name or getattr(function, "__name__", "") or type(function).__name__)
-    browser()
+    device = browser()
     captured = capture_for_browser(plain, given)
     structure = Structure(captured.roots)
+    if not structure.devices:  # what reads no array could be computed anywhere
+        structure.context, structure.key = device, (*structure.key, "on", device.name, ())
     plan = device_plan_for(structure, captured.roots, "exported plans")
     slots = {storage: i for i, storage in enumerate(structure.leaves)}
     weights = Weights({slots[new]: old for new, old in captured.weights.items() if new in slots},

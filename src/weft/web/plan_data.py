@@ -170,7 +170,7 @@ class _Programs:
             "entries": [{"name": e.name, "groups": e.groups, "items": e.items}
                         for e in launch.entries],
             "bindings": header.bindings(groups), "shared": launch.shared, "own": launch.own,
-            "elements": [m.nbytes for m in header.memories],
+            "elements": [m.nbytes for m in header.memories], "fused": header.fused,
         }
 
 

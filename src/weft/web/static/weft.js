@@ -91,6 +91,43 @@ async function checked(device, kind, what, make) {
   return made;
 }
 
+// Multiply-adds of kernels round once. Where those of the GPU do, too, kernels use them.
+const FMA = `
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(1) fn tried() { x[3] = fma(x[0], x[1], x[2]); }`;
+const fusing = new WeakMap(); // by device: promise of whether it rounds once
+
+/** Try whether fma() of a device rounds once: (1 + e)(1 + e) - 1 - 2 e is e squared then. */
+function isFused(device) {
+  if (!fusing.has(device)) fusing.set(device, tryFused(device));
+  return fusing.get(device);
+}
+
+async function tryFused(device) {
+  const { STORAGE, COPY_DST, COPY_SRC, MAP_READ } = GPUBufferUsage;
+  const memory = device.createBuffer({ size: 16, usage: STORAGE | COPY_DST | COPY_SRC });
+  const staging = device.createBuffer({ size: 16, usage: COPY_DST | MAP_READ });
+  const pipeline = device.createComputePipeline({
+    layout: "auto", compute: { module: device.createShaderModule({ code: FMA }) } });
+  const e = 2 ** -23;
+  device.queue.writeBuffer(memory, 0, new Float32Array([1 + e, 1 + e, -1 - 2 * e]));
+  const encoder = device.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  pass.setPipeline(pipeline);
+  pass.setBindGroup(0, device.createBindGroup({
+    layout: pipeline.getBindGroupLayout(0),
+    entries: [{ binding: 0, resource: { buffer: memory } }] }));
+  pass.dispatchWorkgroups(1);
+  pass.end();
+  encoder.copyBufferToBuffer(memory, 0, staging, 0, 16);
+  device.queue.submit([encoder.finish()]);
+  await staging.mapAsync(GPUMapMode.READ);
+  const found = new Float32Array(staging.getMappedRange())[3];
+  memory.destroy();
+  staging.destroy();
+  return found === e * e;
+}
+
 // ---- types and sizes ----------------------------------------------------------------------------
 
 const ARRAYS = {
@@ -301,7 +338,7 @@ async function loadWeights(blocks, base, files, onProgress) {
 }
 
 /** Compile the kernels of a plan; return for each program its layout and pipelines. */
-function compile(device, plan) {
+function compile(device, plan, fused) {
   const modules = plan.shaders.map((code, i) => device.createShaderModule({
     label: `${plan.name} ${i}`, code }));
   return Promise.all(plan.programs.map(async (program) => {
@@ -315,7 +352,8 @@ function compile(device, plan) {
     const pipelines = await Promise.all(program.entries.map((entry) => (
       device.createComputePipelineAsync({
         label: `${program.name} ${entry.name}`, layout: pipelineLayout,
-        compute: { module: modules[program.shader], entryPoint: entry.name } }))));
+        compute: { module: modules[program.shader], entryPoint: entry.name,
+                   constants: program.fused && fused ? { weft_fused: 1 } : {} } }))));
     return { layout, pipelines };
   })).catch((error) => {
     throw new LoadError(`${plan.name}: this browser does not compile its kernels: ` +
@@ -345,8 +383,9 @@ export async function load(url, { device: own, onProgress } = {}) {
   checkSize(device, plan.name, "its weights", largest);
   const blocks = await checked(device, LoadError, plan.name, () => (
     new Blocks(device, plan.weights.blocks)));
+  const fused = plan.programs.some((program) => program.fused) && (await isFused(device));
   const [programs] = await Promise.all([
-    checked(device, LoadError, plan.name, () => compile(device, plan)),
+    checked(device, LoadError, plan.name, () => compile(device, plan, fused)),
     loadWeights(blocks, base, plan.weights.files, onProgress)]);
   const model = new Model(plan, device, programs, blocks.buffers);
   const call = (...inputs) => model.run(inputs);
