@@ -22,7 +22,8 @@ SHARE = 10  # one row of a grid in so many
 FIRST = "cpu"  # the device on which the fast tier runs every test that takes one
 # Devices whose compilers take long for each kernel, or which are a second look at what another one
 # shows: of their tests one in so many runs in the full tier, and all in `make test-devices`.
-SHARED = {"cpu/c": 10, "opencl:pocl": 3, "opencl:intel": 10, "webgpu": 10}
+SHARED = {"cpu/c": 10, "opencl:pocl": 3, "opencl:pocl/threads": 10, "opencl:intel": 10,
+          "webgpu": 10}  # fmt: skip
 # Folders of which one test of each module in so many runs.
 SAMPLED = {
     **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tuning"), 10),

@@ -16,7 +16,8 @@ from weft.ir.op import Op
 
 # A new backend runs the whole suite by its name here, and the capability that it needs.
 DEVICES = {"cpu": "cpu", "interpreter": "interpreter", "cpu/c": "cpu/c", "far": "cpu",
-           "late:1": "cpu", "opencl:pocl": "opencl:pocl", "webgpu": "webgpu"}  # fmt: skip
+           "late:1": "cpu", "opencl:pocl": "opencl:pocl",
+           "opencl:pocl/threads": "opencl:pocl", "webgpu": "webgpu"}  # fmt: skip
 
 
 class Device:

@@ -18,8 +18,7 @@ __all__ = ["MOST_SCRATCH", "Built", "Programs", "WebGPUProgram"]
 MOST_SCRATCH: Final = 64 << 20  # bytes of scratch memory of a launch
 _SAID: Final = 4000  # characters of a driver's words in an error
 _KEPT: Final = 128  # images that stay loaded
-_GROUPS: Final = 256  # work-groups of a launch that says nothing of their number
-_ON_CPU: Final = 16  # work-groups for each processor
+_GROUPS: Final = 1024  # work-groups of a launch that says nothing of their number
 
 
 class Built(NamedTuple):
@@ -61,10 +60,7 @@ class WebGPUProgram:
         self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
         self.header: WGSLHeader = image.header
         launch = self.header.launch
-        facts = session.facts
-        most = int(facts["max_groups"])
-        if facts["is_cpu"]:
-            most = min(most, _ON_CPU * int(facts["units"]))
+        most = int(session.facts["max_groups"])
         counts = []
         for entry in launch.entries:
             count = min(entry.groups or _GROUPS, most)

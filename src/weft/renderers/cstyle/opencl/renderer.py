@@ -50,7 +50,8 @@ _SPACES: Final = {VECTOR: ("__global ", "__private "),
                   SIMT: ("__global ", "__private ", "__local ")}  # fmt: skip
 ROUNDING: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
 _LONG: Final = re.compile(r"\b(0x[0-9a-f]+|\d+)(u?)ll\b")
-_BUILTIN: Final = frozenset((Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.MAD, Op.FMOD,
+# Without fmod: that of vectors never ends in PoCL for some lanes beside others.
+_BUILTIN: Final = frozenset((Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.MAD,
                              Op.COPYSIGN))  # fmt: skip
 _VECTORS: Final = (2, 4, 8, 16)
 _NUMBER: Final = Value("", -1, dt.int64)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "atomic", "get", "put"]
 
-_NATIVE: Final = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor",
-                  "exch": "exch", "min": "min", "max": "max"}  # fmt: skip
+_NATIVE: Final = ("add", "sub", "and", "or", "xor", "exch", "min", "max")
+_BY_HALVES: Final = ("add", "sub", "and", "or", "xor")
 
 
 class Place(NamedTuple):
@@ -160,33 +160,76 @@ def atomic(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Tex
     Raises
     ------
     UnsupportedError
-        For 64 bits, which WebGPU has no atomic operations of, and for an operation that the type
-        does not have.
+        For 64 bits that no two operations of 32 bits change as well, and for an operation that the
+        type does not have.
     """
     d, kind = inst.memory.dtype, inst.kind
     if d.is_bool and kind not in OF_BOOLS:
         raise lacks(inst)
-    if d.bits == 64 and not place.private:
-        raise UnsupportedError(w.target.name, found=f"atomic {kind} of {d.name}",
-                               expected="atomic operations of at most 32 bits")
+    if place.private:
+        return _alone(w, inst, place, index, value, compare)
+    if d.bits == 64:
+        return _halves(w, inst, place, index, value)
     new, replaces = _step(w, inst)
     t = w.type(d)
     name = f"weft_atomic_{kind}_{place.name}"
     given = ", ".join((f"i: u32, b: {t}", *([f"c: {t}"] if kind == "cas" else [])))
-    if kind in _NATIVE and d.itemsize == 4 and not place.private and (
+    if kind in _NATIVE and d.itemsize == 4 and (
         d.kind == "u" or (kind not in ("min", "max") and (d.kind == "i" or kind == "exch"))
     ):
         word, _ = _place(place, d, "i")
-        call = f"{w.accessor(place.words, _NATIVE[kind])}({word}, {_bits(w, 'b', d)})"
+        call = f"{w.accessor(place.words, kind)}({word}, {_bits(w, 'b', d)})"
         body = [f"return {_value(w, call, '', d).text};"]
     else:
         body = _loop(w, place, d, new, replaces)
-    if place.private:
-        raise UnsupportedError(w.target.name, found="an atomic operation on a private array",
-                               expected="arrays that work-items share")
-    w.helper(name, lambda: "\n".join([f"fn {name}({given}) -> {t} {{",
-                                      *(f"  {line}" for line in body), "}"]))
+    _define(w, name, given, t, body)
     return w.call(name, index, value, *([compare] if kind == "cas" else []))
+
+
+def _define(w: WGSLWriter, name: str, params: str, result: str, body: list[str]) -> None:
+    w.helper(name, lambda: "\n".join([f"fn {name}({params}) -> {result} {{",
+                                      *(f"  {line}" for line in body), "}"]))
+
+
+def _alone(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Text,
+           compare: Text) -> Text:  # fmt: skip
+    """Change an element that no other work-item sees; return what was there."""
+    d, kind = inst.memory.dtype, inst.kind
+    if d.bits == 64:
+        raise UnsupportedError(w.target.name, found=f"atomic {kind} of {d.name}",
+                               expected="atomic operations of at most 32 bits")
+    new, replaces = _step(w, inst)
+    t, name = w.type(d), f"weft_step_{kind}_{d.text}"
+    test = [f"if (!({replaces})) {{ return a; }}"] if replaces else []
+    _define(w, name, f"a: {t}, b: {t}, c: {t}", t, [*test, f"return {new};"])
+    old = w.hoisted(get(w, place, d, index), d)
+    w.emit(put(w, place, d, index, w.call(name, old, value, compare)))
+    return atom(old)
+
+
+def _halves(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Text) -> Text:
+    """Change both words of an element: sums carry over, bits have nothing to do with each other.
+
+    Nobody may ask what was there before, since other work-items come between.
+    """
+    d, kind = inst.memory.dtype, inst.kind
+    if d.kind == "f" or kind not in _BY_HALVES or w.uses.count.get(inst.result.id):
+        raise UnsupportedError(w.target.name, found=f"atomic {kind} of {d.name}",
+                               expected="atomic operations of at most 32 bits, or sums and bits "
+                               "of 64 of which nobody asks what was there before")
+    word, _ = _place(place, d, "i")
+    operation = w.accessor(place.words, kind if kind in ("and", "or", "xor") else "add")
+    body = [f"let word = {word};"]
+    if kind == "sub":
+        body.append(f"let x = {w.function('weft_neg64')}(b);")
+    else:
+        body.append("let x = b;")
+    body.append(f"let old = {operation}(word, x.x);")
+    high = "x.y + select(0u, 1u, old + x.x < old)" if kind in ("add", "sub") else "x.y"
+    body += [f"return vec2<u32>(old, {operation}(word + 1u, {high}));"]
+    name = f"weft_atomic_{kind}_{place.name}"
+    _define(w, name, "i: u32, b: vec2<u32>", "vec2<u32>", body)
+    return w.call(name, index, value)
 
 
 def _loop(w: WGSLWriter, place: Place, d: DType, new: str, replaces: str) -> list[str]:

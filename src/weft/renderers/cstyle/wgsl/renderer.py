@@ -27,6 +27,7 @@ from weft.renderers.base import PLAIN, Source, Style, encode_float
 from weft.renderers.cstyle.base import CStyleRenderer, Writer
 from weft.renderers.cstyle.context import Row
 from weft.renderers.cstyle.narrow import is_narrow
+from weft.renderers.cstyle.split import split_vectors
 from weft.renderers.cstyle.text import ADD, ATOM, UNARY, Text, atom, infix
 from weft.renderers.cstyle.wgsl.library import needed
 from weft.renderers.cstyle.wgsl.memory import Place, atomic, get, put
@@ -446,6 +447,7 @@ class WGSLRenderer(CStyleRenderer):
             For what the language lacks: float64, atomic operations of 64 bits.
         """
         symbol = name or kernel.name
+        kernel = split_vectors(kernel, 1)
         cut = launches(kernel, self.target)
         entries: list[dict[str, str | int]] = []
         bodies: list[str] = []
