@@ -12,7 +12,7 @@ from weft.driver.context import Context, host_context, lock
 from weft.imports import importing
 from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
-from weft.renderers.base import NO_MEMORY, STOPPED
+from weft.renderers.base import ENDED, NO_MEMORY, STOPPED
 from weft.runtimes import trace
 from weft.runtimes.base import Image, View, driving
 from weft.runtimes.recorded import launched
@@ -76,6 +76,8 @@ class _Compiled:
             raise KeyboardInterrupt(f"{self._code.name} was stopped in a loop")
         if code == NO_MEMORY:
             return Failed("no memory for local arrays", None, value, bound)
+        if code == ENDED:
+            return Failed("the driver has ended a loop too early", None, value, bound)
         if not 0 < code <= len(self._messages):
             return Failed(f"failure {code}", None, value, bound)
         message, number = self._messages[code - 1]

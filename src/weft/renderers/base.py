@@ -13,10 +13,11 @@ from weft.ir.op import Operation
 from weft.ir.record import Record
 from weft.target import Target
 
-__all__ = ["NO_MEMORY", "PLAIN", "STOPPED", "Renderer", "Source", "Style", "encode_float"]
+__all__ = ["ENDED", "NO_MEMORY", "PLAIN", "STOPPED", "Renderer", "Source", "Style", "encode_float"]
 
 NO_MEMORY: Final = -1  # the failure of a kernel that got no memory for its private arrays
 STOPPED: Final = -2  # that of one that an interrupt stopped in a loop
+ENDED: Final = -3  # that of one of which the driver has ended a loop too early
 
 
 class Source(Record):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from weft.errors import AllocationError, BoundsError, raised, strayed
+from weft.errors import AllocationError, BoundsError, LaunchError, raised, strayed
 from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.position import in_thread
 from weft.ir.stmt import Location
-from weft.renderers.base import NO_MEMORY, STOPPED
+from weft.renderers.base import ENDED, NO_MEMORY, STOPPED
 
 if TYPE_CHECKING:
     from weft.driver.kernels import Code
@@ -69,6 +69,10 @@ class Reported:
             raise KeyboardInterrupt("a kernel was stopped in a loop")
         if code == NO_MEMORY:
             raise AllocationError("a launch", found=f"no memory for {value} bytes of local arrays")
+        if code == ENDED:
+            raise LaunchError("a launch", found="a loop that the driver has ended too early",
+                              expected="a driver that runs loops of any length",
+                              hint="use fewer elements, or another device")
         checks = self.spec.checks[step]
         messages = self.codes[self.launches[step].key].messages
         text, check = messages[code - 1] if 0 < code <= len(messages) else (f"failure {code}", -1)

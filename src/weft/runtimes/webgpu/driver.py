@@ -31,6 +31,21 @@ _NO_ADAPTER: Final = ("no adapter was found (drivers of Vulkan, Metal or Direct3
 _BACKENDS: Final = ("Vulkan", "Metal", "DX12")
 _KINDS: Final = ("DiscreteGPU", "IntegratedGPU", "CPU", "Unknown")
 
+_TURNS: Final = 1 << 20  # of a loop that tells whether drivers end long ones
+_COUNT: Final = """
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@compute @workgroup_size(1) fn count() {
+  var bits = 1u;
+  var turns = 0u;
+  for (var k = 0u; k < x[0]; k += 1u) {
+    bits = (bits ^ (bits << 13u)) ^ (k >> 3u);
+    turns += 1u;
+  }
+  x[1] = turns;
+  x[2] = bits;
+}
+"""
+
 # Facts of a device, by the limits that they are of, and what every device of WebGPU has.
 LEAST: Final[Mapping[str, tuple[str, int]]] = {
     "max_buffer": ("max-buffer-size", 256 << 20),
@@ -129,6 +144,34 @@ def describe(name: str, adapter: Any) -> dict[str, object]:
     }  # fmt: skip
 
 
+def max_turns(adapter: Any) -> int:
+    """Return how many turns loops of a work-item may make in all, 0 for any number.
+
+    Some drivers end a loop after so many, and say nothing; it is tried.
+    """
+    module = wgpu()
+    device = adapter.request_device_sync(label="weft probe")
+    usage, stage = module.BufferUsage, module.ShaderStage.COMPUTE
+    block = device.create_buffer(size=16, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
+    device.queue.write_buffer(block, 0, _TURNS.to_bytes(4, "little") + bytes(12))
+    layout = device.create_bind_group_layout(entries=[
+        {"binding": 0, "visibility": stage, "buffer": {"type": "storage"}}])
+    pipeline = device.create_compute_pipeline(
+        layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
+        compute={"module": device.create_shader_module(code=_COUNT), "entry_point": "count"})
+    group = device.create_bind_group(layout=layout, entries=[
+        {"binding": 0, "resource": {"buffer": block, "offset": 0, "size": 16}}])
+    encoder = device.create_command_encoder()
+    run = encoder.begin_compute_pass()
+    run.set_bind_group(0, group)
+    run.set_pipeline(pipeline)
+    run.dispatch_workgroups(1)
+    run.end()
+    device.queue.submit([encoder.finish()])
+    found = int.from_bytes(bytes(device.queue.read_buffer(block, 4, 4)), "little")
+    return found if found < _TURNS else 0
+
+
 def probe() -> str | list[dict[str, object]]:
     """Return the devices, or why there is none; a child process calls it.
 
@@ -144,7 +187,7 @@ def probe() -> str | list[dict[str, object]]:
         return _NO_ADAPTER
     answers: list[dict[str, object]] = []
     for name, adapter in found:
-        facts = describe(name, adapter)
+        facts = {**describe(name, adapter), "max_turns": max_turns(adapter)}
         words = f"{facts['name']}, {facts['backend']} {facts['driver']}"
         if name == POOR:
             words += ", with the least limits of WebGPU"

@@ -23,7 +23,7 @@ from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Memory
 from weft.renderers import ranges
-from weft.renderers.base import PLAIN, Source, Style, encode_float
+from weft.renderers.base import ENDED, PLAIN, Source, Style, encode_float
 from weft.renderers.cstyle.base import CStyleRenderer, Writer
 from weft.renderers.cstyle.context import Row
 from weft.renderers.cstyle.narrow import is_narrow
@@ -32,8 +32,10 @@ from weft.renderers.cstyle.text import ADD, ATOM, UNARY, Text, atom, infix
 from weft.renderers.cstyle.wgsl.library import needed
 from weft.renderers.cstyle.wgsl.memory import Place, atomic, get, put
 from weft.renderers.cstyle.wgsl.operations import ROWS, is_wide, kind_of
+from weft.renderers.cstyle.wgsl.target import ENDS_LOOPS
 from weft.renderers.cstyle.wgsl.text import FAIL, HEAD_WORDS, PRINTED, RECORD_WORDS, RESERVED
 from weft.renderers.launches.launch_split import arrays_of
+from weft.renderers.cstyle.wgsl.turns import turns
 from weft.renderers.launches.narrow_integers import narrow_integers
 from weft.renderers.launches.work_items import Launches, launches
 from weft.target import Target
@@ -42,8 +44,7 @@ __all__ = ["WGSLRenderer", "WGSLWriter"]
 
 _ALL: Final = (1 << 64) - 1
 _OFFSETS: Final = 32  # bits of an offset: bindings have less than 2**31 bytes
-_ARITHMETIC: Final = (Op.ADD, Op.SUB, Op.MUL)
-_MOVES: Final = (Op.CAST, Op.WHERE)
+_TURNS: Final = 50_000  # of loops of a work-item, above which some drivers may end them
 _REGISTERS: Final = {
     li.LOCAL_ID: "bitcast<i32>(local_id)", li.GROUP_ID: "bitcast<i32>(group_id.x)",
     li.NUM_GROUPS: "bitcast<i32>(num_groups.x)",
@@ -102,12 +103,26 @@ class WGSLWriter(Writer):
     def entry(self) -> str:
         """Return the entry of the launch."""
         self.code(0, len(self.kernel.code))
+        if ENDS_LOOPS in self.target.features and turns(self.kernel.code) > _TURNS:
+            self._test_loops()
         lines = []
         if not self.first and self.kernel.messages:
             load = self.accessor("status", "load")
             lines.append(f"  if ({load}(0u) != 0u) {{ return; }}")
         head = f"@compute @workgroup_size({self.items})\nfn {self.name}({_HEAD}) {{"
         return "\n".join([head, *lines, *self.lines, "}"])
+
+    def _test_loops(self) -> None:
+        """Fail if loops have come to the turn at which the driver ends each of them."""
+        self.fails = True
+        for use in ("cas", "store"):
+            self.accessor("status", use)
+        zero = self.literal(0, dt.int64).text
+        for line in ("var weft_left = weft.zero + 3u;",
+                     "for (; weft_left != 0u; weft_left -= 1u + weft.zero) {", "}",
+                     f"if (weft_left != 0u) {{ weft_fail({ENDED + (1 << 32)}u, 0u, {zero}, {zero}); "
+                     "}"):  # fmt: skip
+            self.emit(line)
 
     def accessor(self, array: str, what: str) -> str:
         """Return a function of words of an array: load, store, or one that is atomic."""

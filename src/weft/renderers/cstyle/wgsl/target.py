@@ -8,15 +8,16 @@ from typing import Any, Final
 from weft.renderers.cstyle.c.target import LACKING
 from weft.target import ASSUMED, REPORTED, SIMT, Target, native_operations
 
-__all__ = ["POOREST", "webgpu_target"]
+__all__ = ["ENDS_LOOPS", "POOREST", "webgpu_target"]
 
+ENDS_LOOPS: Final = "+ends_loops"  # after some 65,000 turns in all, and says nothing
 _ITEMS: Final = 64  # of a work-group: two warps, or a wave
 
 # What every device of WebGPU has, and phones have no more: the limits of the standard.
 POOREST: Final[Mapping[str, Any]] = {
     "name": "webgpu", "backend": "", "driver": "", "kind": "", "is_cpu": False, "units": 1,
     "memory": 1 << 30, "max_buffer": 256 << 20, "max_binding": 128 << 20, "max_storage_buffers": 8,
-    "max_threads": 256, "shared_bytes": 16 << 10, "max_groups": 65_535, "alignment": 256,
+    "max_threads": 256, "shared_bytes": 16 << 10, "max_groups": 65_535, "alignment": 256, "max_turns": 0,
 }  # fmt: skip
 
 
@@ -33,6 +34,7 @@ def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
     return Target(
         name="webgpu", arch="wgsl", style=SIMT, vector_bytes=4,
         group_items=min(_ITEMS, int(facts["max_threads"])), shared_bytes=int(facts["shared_bytes"]),
+        features=(ENDS_LOOPS,) if facts.get("max_turns") else (),
         cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or 0), operations=operations,
         sources=(("cores", ASSUMED), ("memory_bytes", ASSUMED), ("operations", REPORTED)),
