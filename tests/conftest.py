@@ -1,5 +1,6 @@
 """Fixtures that every test may use: random numbers, golden text, a cache of their own."""
 
+import functools
 import gc
 import os
 import shutil
@@ -70,9 +71,11 @@ def pytest_report_header(config):
     return lines
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Deselect what lacks a capability that is not demanded, and what the tier leaves out."""
-    deselect(config, items, {item for item in items if _lacks(item)})
+    lacks = functools.cache(lambda name: missing(name) and not is_demanded(name))
+    deselect(config, items, {item for item in items if any(map(lacks, _needs(item)))})
     if config.getoption("--tier") == "fast":
         deselect(config, items, tiers.left_out(items, GRID_SEED))
     else:
@@ -84,9 +87,8 @@ def pytest_collection_finish(session):
     gc.freeze()
 
 
-def _lacks(item):
-    needs = [name for mark in item.iter_markers("requires") for name in mark.args]
-    return any(missing(name) and not is_demanded(name) for name in needs)
+def _needs(item):
+    return [name for mark in item.iter_markers("requires") for name in mark.args]
 
 
 def deselect(config, items, dropped):

@@ -5,12 +5,14 @@ may have other tests; a row without any of its name is printed as such.
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
 ROW = re.compile(r"\| ([A-H]\d+) \| (.*?) \|")
 NAME = re.compile(r"test_([A-H]\d+)_")
+DEFINED = re.compile(r"\bdef test_[A-H]\d+_")
 
 
 def requirements():
@@ -19,11 +21,13 @@ def requirements():
     return dict(m.groups() for m in map(ROW.match, text.splitlines()) if m)
 
 
+@functools.cache
 def named():
     """Return the tests that are named after each row: file and name."""
     found = {}
     for file in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        text = file.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if DEFINED.search(text) else ():
             if isinstance(node, ast.FunctionDef) and (match := NAME.match(node.name)):
                 found.setdefault(match[1], []).append((file.relative_to(TESTS), node.name))
     return found

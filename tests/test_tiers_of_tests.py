@@ -52,11 +52,22 @@ def test_a_share_of_each_module_in_some_folders():
             assert sum(f"{room}/test_{m}" in name for name in names) == number
 
 
-def test_devices_that_take_long_have_a_share_in_the_full_tier():
-    items = [Item(f"a.py::test_x[{d}-{k}]") for d in ("cpu", "far", "cpu/c") for k in range(30)]
+def on_devices(*names):
+    items = [Item(f"a.py::test_x[{name}-{k}]") for name in names for k in range(30)]
     for item in items:
         name = item.nodeid.partition("[")[2].rpartition("-")[0]
         item.callspec = SimpleNamespace(params={"device": name})
+    return items
+
+
+def test_a_share_of_further_devices_and_a_row_of_those_that_take_long():
+    names = kept(on_devices("cpu", "interpreter", "cpu/c", "late:1"), "0")
+    assert [sum(f"[{device}-" in name for name in names)
+            for device in ("cpu", "interpreter", "cpu/c", "late:1")] == [30, 3, 1, 1]  # fmt: skip
+
+
+def test_devices_that_take_long_have_a_share_in_the_full_tier():
+    items = on_devices("cpu", "interpreter", "cpu/c")
     dropped = tiers.left_out_of_full(items, "0")
     assert {item.callspec.params["device"] for item in dropped} == {"cpu/c"}
     assert len(dropped) == 27

@@ -8,8 +8,9 @@ module runs on further devices. Tests marked ``slow`` it leaves to the full tier
 takes follows from the commit, so that all of them run as commits go by; WEFT_GRID_SEED repeats a
 choice. A loop inside of one test takes a tenth of its rows by the fixture ``tier_rows``.
 
-The full tier takes everything but rows of the devices of SHARED, which take long for each: of these
-it takes a share by the same choice.
+The full tier takes everything but rows of the devices of SHARED, which take long for each, or
+compute with the code of another one: of these it takes a share by the same choice. The fast tier
+takes few rows of them, one of each module at least.
 """
 
 import hashlib
@@ -22,8 +23,10 @@ SHARE = 10  # one row of a grid in so many
 FIRST = "cpu"  # the device on which the fast tier runs every test that takes one
 # Devices whose compilers take long for each kernel, or which are a second look at what another one
 # shows: of their tests one in so many runs in the full tier, and all in `make test-devices`.
+# `far` and `late` run the machine code of `cpu`, so that their rows show memory and queues.
 SHARED = {"cpu/c": 10, "opencl:pocl": 3, "opencl:pocl/threads": 10, "opencl:intel": 10,
-          "webgpu": 10}  # fmt: skip
+          "webgpu": 10, "far": 3, "late:1": 3}  # fmt: skip
+SHARE_OF_SHARED = 60  # one in so many of a module's rows on such a device is in the fast tier
 # Folders of which one test of each module in so many runs.
 SAMPLED = {
     **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tuning"), 10),
@@ -100,7 +103,7 @@ def _grid(item):
     module = item.nodeid.partition("::")[0]
     device = _device(item)
     if device not in (None, FIRST):
-        return f"{module} on {device}", SHARE
+        return f"{module} on {device}", SHARE_OF_SHARED if device in SHARED else SHARE
     found = next(item.iter_markers_with_node("grid"), None)
     if found:
         return found[0].nodeid.partition("[")[0], SHARE

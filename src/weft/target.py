@@ -181,8 +181,9 @@ class Target(Record):
         Narrow floats (short names) that instructions convert from and to float32.
     style : str
         `VECTOR`: threads with registers of vectors; `SIMT`: many threads, each with one element.
-    group_items, shared_bytes : int
-        Of devices of threads: threads of a group, and bytes that a group can share.
+    group_items, max_items, shared_bytes : int
+        Of devices of threads: threads of a group, usually and at most, and bytes that a group can
+        share.
     ieee_extremes : bool
         Whether one instruction gives the IEEE 754 maximum, NaN and signed zeros included.
     sources : tuple of (str, str)
@@ -209,6 +210,7 @@ class Target(Record):
     ieee_extremes: bool = False
     style: str = VECTOR
     group_items: int = 64
+    max_items: int = 256
     shared_bytes: int = 16 << 10
     sources: tuple[tuple[str, str], ...] = ()
     costs: CostModel = CostModel()
@@ -242,7 +244,7 @@ class Target(Record):
         """
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
                  str(self.vector_registers), str(self.whole_vectors), self.style,
-                 f"{self.group_items},{self.shared_bytes}",
+                 f"{self.group_items},{self.max_items},{self.shared_bytes}",
                  ",".join(sorted(self.native_conversions)),
                  f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}",
                  ",".join(map(str, self.costs.values()))]

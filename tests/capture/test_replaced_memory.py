@@ -160,6 +160,7 @@ def test_who_looks_from_another_thread_sees_whole_values(busy, number):
         last = found.max()
 
 
+@pytest.mark.slow
 @pytest.mark.requires("fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forks_find_whole_values(busy):

@@ -205,6 +205,7 @@ print("got", x.max())
         r"^0 +kernel double +[\d.]+ \+ [\d.]+ ms +5 +[\d.]+ ms +100% *$", out, re.M)
 
 
+@pytest.mark.slow
 def test_explain_all_levels(script):
     out, _ = weft("explain", "--level", "all", "--kernel", "1", script)
     parts = re.split(r"^-- (\w+)$", out, flags=re.MULTILINE)

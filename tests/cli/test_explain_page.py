@@ -36,6 +36,7 @@ def dom(file, *options):
                           timeout=120).stdout  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.requires("chromium")
 def test_a_browser_shows_every_kernel(page):
     text = dom(page)

@@ -112,6 +112,7 @@ def test_the_cache_knows_the_records(script, folder):
     assert "tuned kernels: 0 (0 trials" in weft("cache", "info", **folder)[0]
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(script, folder):
     program = "import sys\nsys.argv[0] = 'weft'\nfrom weft.cli import main\nmain()\n"
     env = {**os.environ, **folder, "WEFT_AUTOTUNE_N_SEEDS": "100", "WEFT_DEBUG": "256"}

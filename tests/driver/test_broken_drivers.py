@@ -110,6 +110,7 @@ class Gone:
         return ask
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("after", [0, 1, 2, 5])
 @pytest.mark.parametrize("part", ["queue", "pool"])
 def test_a_device_that_disappears_in_the_middle(part, after, monkeypatch, rng):

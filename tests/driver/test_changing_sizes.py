@@ -133,6 +133,7 @@ def test_sizes_that_come_again_get_a_plan_of_their_own():
     assert 1 <= counts[2] + counts[3] <= 2  # one reads the 3 from memory, if others were there
 
 
+@pytest.mark.slow
 def test_gradients_of_batches_of_any_size():
     weft.manual_seed(0)
     net = weft.nn.Sequential(weft.nn.Linear(16, 8), weft.nn.ReLU(), weft.nn.Linear(8, 3))

@@ -98,6 +98,7 @@ def test_it_is_short():
     assert len((PACKAGE / "__init__.py").read_text().splitlines()) < 250
 
 
+@pytest.mark.slow
 @pytest.mark.requires("cpu/c")
 def test_D1_a_program_runs_on_its_device(installed):
     (installed / "program.py").write_text(PROGRAM)

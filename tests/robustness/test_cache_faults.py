@@ -404,6 +404,7 @@ def test_two_processes_with_one_cold_cache(folder):
     assert run(folder)[0] == 0
 
 
+@pytest.mark.slow
 def test_one_clears_while_another_runs(folder):
     endless = PROGRAM.replace("c = report", """
 import time

@@ -162,6 +162,7 @@ def test_who_waits_for_a_task_of_the_parent_goes_on(meanwhile):
     assert torture.child_of(lambda: tasks[0].wait()) == ""
 
 
+@pytest.mark.slow
 def test_fork_while_other_threads_are_in_sqlite(tmp_path):
     """Its own locks are free in the child: connections are opened and closed all the time."""
 

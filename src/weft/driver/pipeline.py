@@ -15,7 +15,7 @@ from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
 from weft.ir.program import Program
 from weft.ir.record import Record
-from weft.ir.stmt import CHECK, PARALLEL, For, Kernel
+from weft.ir.stmt import CHECK, PARALLEL, SERIAL, THREADS, For, Kernel
 from weft.ir.traverse import Tally, walk
 from weft.kernelize.special import attempt
 from weft.passes.legalize import Legalizer, legalize
@@ -228,7 +228,8 @@ def _render(kernel: Kernel, name: str, context: Context, tier: str,
         if lanes > 1:
             lanes = hints.get("vector_width", lanes)
         room = Room(target.l2_bytes // _BLOCKS_OF_CACHE, threads) if lanes > 1 else None
-        kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes, room)
+        kind = THREADS if simt else SERIAL
+        kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes, room, kind)
     if chosen is not None:
         scheduled = chosen[0]
     elif simt:

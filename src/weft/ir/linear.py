@@ -227,7 +227,8 @@ class EndIf(Inst):
 class AssertInst(Inst):
     """Stop the kernel with message number `message` unless the scalar `condition` holds.
 
-    `value` and `bound` (int64 scalars) are reported with it.
+    `value` and `bound` (int64 scalars) are reported with it. One that does not stop is of a
+    work-item that others wait for: the failure is noted, and the code goes on.
     """
 
     _uses = ("condition", "value", "bound")
@@ -235,6 +236,7 @@ class AssertInst(Inst):
     message: int
     value: Value | None = None
     bound: Value | None = None
+    stops: bool = True
 
 
 class BarrierInst(Inst):

@@ -21,6 +21,7 @@ SERIAL: Final = "serial"
 PARALLEL: Final = "parallel"
 VECTOR: Final = "vector"
 UNROLLED: Final = "unrolled"
+THREADS: Final = "thread.x"  # also the kind of any loop that the threads of a group deal out
 GPU_AXES: Final = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 AXIS_KINDS: Final = (SERIAL, PARALLEL, VECTOR, UNROLLED, *GPU_AXES)
 

@@ -60,6 +60,7 @@ def walk(way, realize=True):
     return state, values, compiled
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("way", WAYS)
 def test_each_step_lets_go_of_the_one_before(way):
     state, values, compiled = walk(way)
@@ -72,6 +73,7 @@ def test_each_step_lets_go_of_the_one_before(way):
     assert compiled[-1] == compiled[2]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("way", WAYS)
 def test_values_and_gradients_are_those_of_one_step(way):
     state, _, _ = walk(way)

@@ -127,6 +127,7 @@ def test_gradients_through_copies(place, rng):
     np.testing.assert_allclose(w.grad.numpy(), want * array, rtol=2e-6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("captured", [False, True])
 def test_training_is_what_it_is_on_the_first_device(place, captured, rng):

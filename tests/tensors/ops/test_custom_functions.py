@@ -60,6 +60,7 @@ def test_a_replay_has_its_own_values():
         assert w.grad.tolist() == [v * v for v in values]
 
 
+@pytest.mark.slow
 def test_a_replay_has_its_own_sizes():
     both = function(lambda ctx, x: (x * 2, x.sum()), lambda ctx, g, h: g * 2 + h)
     called = weft.jit(lambda x: Squares.apply(x, x * 3))

@@ -102,6 +102,7 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
     li.EndIf: lambda i: "}",
     li.AssertInst: lambda i: (
         f"assert {value_text(i.condition)} {i.message}" + _options(value=i.value, bound=i.bound)
+        + ("" if i.stops else " goes_on")
     ),
     li.BarrierInst: lambda i: f"barrier {i.scope}", li.FenceInst: lambda i: f"fence {i.scope}",
     li.AddressInst: lambda i: f"address {_defined(i.result)} = {name(i.memory.name)}",

@@ -214,7 +214,8 @@ class _LinearParser:
         condition = self.value(line)
         message = line.integer()
         value = self.option(line, "value")
-        return li.AssertInst(condition, message, value, self.option(line, "bound"))
+        bound = self.option(line, "bound")
+        return li.AssertInst(condition, message, value, bound, not line.take("goes_on"))
 
     def barrier(self, line: Line) -> Inst:
         return li.BarrierInst(line.name())

@@ -211,7 +211,7 @@ class _Verifier:
         self.type(i.var, "the loop variable", dt.int64)
         self.open(any(v in self.varying for v in i.operands()))
         self.define(i.var)
-        if i.kind == li.PARALLEL:
+        if i.kind != li.SERIAL:
             self.varying.add(i.var)
 
     def end(self, i: Inst) -> None:

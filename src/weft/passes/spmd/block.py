@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.ir.expr import Expr
-from weft.ir.stmt import Alloc, Body, For, Kernel, Location, Memory, Stmt
+from weft.ir.stmt import SERIAL, Alloc, Body, For, Kernel, Location, Memory, Stmt
 from weft.ir.traverse import walk
 from weft.passes.spmd.thread_block_coarsening import CoarsenedBlocks
 
@@ -25,15 +25,18 @@ class ThreadBlock:
         Threads side by side in a vector.
     warps : bool
         Whether threads tell their warp something, so that a warp is a vector.
+    kind : str
+        Of the loops over threads: serial, or ``thread.x`` for devices that have threads.
     short : bool
         Whether threads run loops of few iterations.
     """
 
     diverged: str  # the message where threads do not agree
 
-    def __init__(self, kernel: Kernel, lanes: int, warps: bool, short: bool) -> None:
+    def __init__(self, kernel: Kernel, lanes: int, warps: bool, short: bool,
+                 kind: str = SERIAL) -> None:  # fmt: skip
         self.hints = dict(kernel.meta.hints)
-        self.warps = warps
+        self.warps, self.kind = warps, kind
         self.short_loops = not warps and lanes > 1 and short
         self.lanes = WARP if warps else lanes * 2 if self.short_loops else lanes
         self.locations: dict[Stmt, Location] = dict(kernel.locations)

@@ -100,7 +100,8 @@ def unroll_loops(kernel: Kernel, most: int) -> Kernel:
     return Unroll(kernel).run() if most > 1 else kernel
 
 
-def blocks_to_loops(kernel: Kernel, lanes: int = 1, room: Room | None = None) -> Kernel:
+def blocks_to_loops(kernel: Kernel, lanes: int = 1, room: Room | None = None,
+                    kind: str = SERIAL) -> Kernel:  # fmt: skip
     """Return a kernel without axes of blocks and threads.
 
     Loops over blocks that stand behind each other run behind each other.
@@ -113,6 +114,9 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1, room: Room | None = None) ->
         Threads that run side by side as the lanes of a vector.
     room : Room, optional
         What blocks that share tiles can have together; without it each block is run alone.
+    kind : str
+        What loops over threads become: serial, or ``thread.x`` where a device has threads that can
+        share a loop, each group the threads of one block.
 
     Raises
     ------
@@ -130,14 +134,14 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1, room: Room | None = None) ->
     while parts:
         names = (*done, *(s for part in parts for s in part))
         kernel = kernel.replace(body=names)  # with all names that are taken
-        inner, locations = _without_blocks(kernel, parts.pop(0), lanes, blocks, room)
+        inner, locations = _without_blocks(kernel, parts.pop(0), lanes, blocks, room, kind)
         kernel = kernel.replace(locations=locations)
         done = (*done, *inner)
     return kernel.replace(body=done)
 
 
 def _without_blocks(kernel: Kernel, body: Body, lanes: int, blocks: int,
-                    room: Room | None) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
+                    room: Room | None, kind: str) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
     """Return a part of a kernel as loops, and the places of all statements.
 
     The first `blocks` axes of threads of a grid that waits are those of its blocks.
@@ -149,7 +153,7 @@ def _without_blocks(kernel: Kernel, body: Body, lanes: int, blocks: int,
     beside = None if room is None or blocks else coarsened_blocks(kernel, axes, body, room, lanes)
     if room is not None and beside is not None and not relies_on_lockstep(body):
         return _rectangles(beside, axes[:-2], body, lanes, room)
-    nest = Nest(kernel, body, lanes)
+    nest = Nest(kernel, body, lanes, kind)
     nest.diverged = _APART if blocks else _DIVERGED
     nest.blocks = blocks
     inner = nest.run(body)
@@ -251,9 +255,9 @@ def _is_light(body: Body) -> bool:
 class Nest(ThreadBlock):
     """The code of a block, in versions."""
 
-    def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
+    def __init__(self, kernel: Kernel, body: Body, lanes: int, kind: str = SERIAL) -> None:
         warps = _has_warps(body) or relies_on_lockstep(body)
-        super().__init__(kernel, lanes, warps, _has_short_loops(body))
+        super().__init__(kernel, lanes, warps, _has_short_loops(body), kind)
         self.diverged = _DIVERGED
 
     def run(self, body: Body) -> Body:

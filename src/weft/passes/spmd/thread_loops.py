@@ -181,7 +181,7 @@ class ThreadLoops(Divergence):
         if lanes < 2:
             t = ex.var(self.fresh(self.thread, self.names), dt.int64)
             turn = self._turn(body, [part.copy(self.index(), t)], guards)
-            out.append(For(t, ex.index(part.count), SERIAL, turn))
+            out.append(For(t, ex.index(part.count), self.nest.kind, turn))
             return
         chunk, lane = (ex.var(self.fresh(n, self.names), dt.int64) for n in ("chunk", "lane"))
         t = chunk * lanes + lane

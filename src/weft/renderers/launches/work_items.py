@@ -6,6 +6,8 @@ the other, so that neighbours read neighbouring elements::
     for i in n parallel: A      ->      for i in n begin group*size + item step groups*size: A
 
 Any number of groups is right. What a kernel does outside of parallel loops is done by one item.
+Where items of a group have work to share inside of an iteration, each iteration is one group's
+(`weft.renderers.launches.work_groups`).
 
 Private arrays that are larger than a few registers live in the scratch buffer, where each work-item
 has a part of its own.
@@ -14,22 +16,19 @@ has a part of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from weft.ir import dtype as dt
 from weft.ir import linear as li
 from weft.ir.linear import Inst, LinearKernel, Value
-from weft.ir.op import Op, Operation
-from weft.ir.record import Record
+from weft.ir.op import Op
 from weft.ir.stmt import Memory
+from weft.renderers.launches.code import ALIGN, PRIVATE_BYTES, Code, is_parallel
 from weft.renderers.launches.launch_split import Phase, phases
+from weft.renderers.launches.work_groups import Need, WorkGroup, works_together
 from weft.target import Target
 
 __all__ = ["Launch", "Launches", "launches"]
-
-_PRIVATE: Final = 1 << 10  # bytes of an array that a work-item keeps for itself
-_ALL: Final = 4 << 10  # bytes of all of them
-_ALIGN: Final = 128  # bytes: of arrays in the scratch buffer
 
 
 class Launch(NamedTuple):
@@ -74,116 +73,83 @@ class Launches(NamedTuple):
 def launches(kernel: LinearKernel, target: Target) -> Launches:
     """Return a kernel as launches of work-items, whose code is written out."""
     cut = phases(kernel)
-    own = _own_arrays(kernel, frozenset(cut.shared))
-    per_item = sum(size for _, size in own.values())
-    writer = _Writer(kernel, target, cut.nbytes, {name: at for name, (at, _) in own.items()},
-                     per_item)  # fmt: skip
-    made = tuple([writer.launch(phase) for phase in cut.phases])
-    return Launches(made, {**cut.shared, **writer.moved}, cut.nbytes, per_item)
+    outside = {*cut.shared, *(m.name for m in kernel.params)}
+    plans: list[WorkGroup | _Items] = []
+    for phase in cut.phases:
+        if works_together(phase):
+            plans.append(WorkGroup(phase, outside, target.group_items, target.max_items,
+                                   target.shared_bytes))  # fmt: skip
+        else:
+            plans.append(_Items(phase, outside, target.group_items))
+    per_item = 0
+    for plan in plans:
+        need = -(-plan.need.group // plan.items) + plan.need.item
+        per_item = max(per_item, -(-need // ALIGN) * ALIGN)
+    out = Code(kernel)
+    made, scratch = [], dict(cut.shared)
+    for phase, plan in zip(cut.phases, plans, strict=True):
+        out.begin()
+        scratch |= plan.code(out, cut.nbytes, per_item)
+        groups = phase.groups
+        if isinstance(plan, _Items):
+            groups = -(-groups // plan.items)
+        made.append(Launch(tuple(out.insts), groups, plan.items))
+    return Launches(tuple(made), scratch, cut.nbytes, per_item)
 
 
-def _own_arrays(kernel: LinearKernel, shared: frozenset[str]) -> dict[str, tuple[int, int]]:
-    """Return the large private arrays: byte in a work-item's part of the scratch buffer, size.
+class _Items:
+    """A phase whose work-items have nothing to share: each takes single iterations."""
 
-    An array that is the bytes of another one has no size of its own.
-    """
-    found: dict[str, tuple[int, int]] = {}
-    end = kept = 0
-    for inst in kernel.code:
-        if not isinstance(inst, li.StorageInst) or inst.memory.name in shared:
-            continue
-        if inst.base is not None:
-            if inst.base.name in found:
-                found[inst.memory.name] = found[inst.base.name][0], 0
-            continue
-        nbytes = inst.size * inst.memory.dtype.itemsize
-        if inst.memory.scope == "shared":
-            continue
-        kept += nbytes
-        if nbytes > _PRIVATE or kept > _ALL:
-            kept -= nbytes
-            size = -(-nbytes // _ALIGN) * _ALIGN
-            found[inst.memory.name] = end, size
-            end += size
-    return found
-
-
-class _Place(Record):
-    """Values of a launch: the number of a work-item in all of it, and of how many."""
-
-    item: Value
-    items: Value
-
-
-class _Writer:
-    """Writes the code of launches; numbers of values go on from those of the kernel."""
-
-    def __init__(self, kernel: LinearKernel, target: Target, nbytes: int, own: dict[str, int],
-                 per_item: int) -> None:  # fmt: skip
-        self.target, self.nbytes, self.own, self.per_item = target, nbytes, own, per_item
-        self.ids = 1 + max((v.id for i in kernel.code for v in i.results()), default=0)
-        self.moved: dict[str, tuple[Memory, int]] = {}
-        self.code: list[Inst] = []
-        self.starts: dict[str, Value] = {}  # of own arrays: the element at which each begins
-
-    def launch(self, phase: Phase) -> Launch:
-        """Return a phase as a launch."""
-        self.code, self.starts = [], {}
-        shared = next((i for i in phase.code if _is_parallel(i)), None)
-        items = self.target.group_items if shared is not None else 1
-        place = self._place()
+    def __init__(self, phase: Phase, outside: set[str], items: int) -> None:
+        self.phase = phase
+        self.shared = next((i for i in phase.code if is_parallel(i)), None)
+        self.items = items if self.shared is not None else 1
+        self.own: dict[str, int] = {}  # of large arrays: the byte in a work-item's part
+        end = kept = 0
         for inst in phase.code:
-            self.code += self._written(inst, place, shared)
-        groups = -(-phase.groups // items) if shared is not None else 1
-        return Launch(tuple(self.code), groups, items)
+            if not isinstance(inst, li.StorageInst) or inst.memory.name in outside:
+                continue
+            if inst.base is not None:
+                if inst.base.name in self.own:
+                    self.own[inst.memory.name] = self.own[inst.base.name]
+                continue
+            nbytes = inst.size * inst.memory.dtype.itemsize
+            if nbytes > PRIVATE_BYTES or kept + nbytes > 4 * PRIVATE_BYTES:
+                self.own[inst.memory.name] = end
+                end += -(-nbytes // ALIGN) * ALIGN
+            else:
+                kept += nbytes
+        self.need = Need(0, end)
 
-    def _place(self) -> _Place:
+    def code(self, out: Code, nbytes: int, per_item: int) -> dict[str, tuple[Memory, int]]:
+        """Write the code; return its arrays in scratch memory, and the byte of each."""
         group, size, local, groups = (
-            self._special(r) for r in (li.GROUP_ID, li.LOCAL_SIZE, li.LOCAL_ID, li.NUM_GROUPS)
+            out.special(r) for r in (li.GROUP_ID, li.LOCAL_SIZE, li.LOCAL_ID, li.NUM_GROUPS)
         )
-        item = self._compute(Op.ADD, self._compute(Op.MUL, group, size), local)
-        return _Place(item, self._compute(Op.MUL, groups, size))
+        item = out.compute(Op.ADD, dt.int64, out.compute(Op.MUL, dt.int64, group, size), local)
+        step = out.compute(Op.MUL, dt.int64, groups, size)
+        moved: dict[str, tuple[Memory, int]] = {}
+        starts: dict[str, Value] = {}
+        for inst in self.phase.code:
+            name = getattr(getattr(inst, "memory", None), "name", "")
+            if isinstance(inst, li.StorageInst) and name in self.own:
+                elements = out.const(per_item // inst.memory.dtype.itemsize)
+                moved[name] = inst.memory, nbytes + self.own[name]
+                starts[name] = out.compute(Op.MUL, dt.int64, item, elements)
+                continue
+            for one in self._written(inst, item, step):
+                if name in starts and isinstance(one, li.LoadInst | li.StoreInst | li.AtomicInst):
+                    offset = out.compute(Op.ADD, dt.int64, starts[name], one.offset)
+                    one = one.replace(offset=offset)
+                out.emit(one)
+        return moved
 
-    def _written(self, inst: Inst, place: _Place, shared: Inst | None) -> Iterator[Inst]:
+    def _written(self, inst: Inst, item: Value, step: Value) -> Iterator[Inst]:
         """Yield what an instruction becomes."""
-        if isinstance(inst, li.PrefetchInst):
+        if isinstance(inst, li.PrefetchInst | li.BarrierInst):
             return
         if isinstance(inst, li.Loop) and inst.kind != li.SERIAL:
-            mine = {"begin": place.item, "step": place.items} if inst is shared else {}
+            mine = {"begin": item, "step": step} if inst is self.shared else {}
             yield inst.replace(kind=li.SERIAL, **mine)
-        elif isinstance(inst, li.StorageInst) and inst.memory.name in self.own:
-            size = inst.memory.dtype.itemsize
-            at = self.nbytes + self.own[inst.memory.name]
-            stride = self._const(self.per_item // size)
-            self.moved[inst.memory.name] = inst.memory, at
-            self.starts[inst.memory.name] = self._compute(Op.MUL, place.item, stride)
-        elif isinstance(inst, li.LoadInst | li.StoreInst | li.AtomicInst) and (
-            inst.memory.name in self.starts
-        ):
-            start = self.starts[inst.memory.name]
-            yield inst.replace(offset=self._compute(Op.ADD, start, inst.offset))
         else:
             yield inst
-
-    def _value(self) -> Value:
-        self.ids += 1
-        return Value("", self.ids - 1, dt.int64)
-
-    def _compute(self, op: Operation, a: Value, b: Value) -> Value:
-        made = self._value()
-        self.code.append(li.Compute(made, op, (a, b)))
-        return made
-
-    def _const(self, number: int) -> Value:
-        made = self._value()
-        self.code.append(li.Compute(made, Op.CONST, (), number))
-        return made
-
-    def _special(self, register: str) -> Value:
-        made = self._value()
-        self.code.append(li.SpecialInst(made, register))
-        return made
-
-
-def _is_parallel(inst: Inst) -> bool:
-    return isinstance(inst, li.Loop) and inst.kind == li.PARALLEL

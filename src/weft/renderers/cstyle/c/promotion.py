@@ -34,7 +34,7 @@ def promoted(code: Sequence[Inst]) -> dict[str, tuple[int, tuple[int, ...]]]:
             found[inst.memory.name] = {}
             if inst.base is not None:
                 others |= {inst.memory.name, inst.base.name}
-            if inst.size * inst.memory.dtype.itemsize > _BYTES:
+            if inst.memory.scope == "shared" or inst.size * inst.memory.dtype.itemsize > _BYTES:
                 others.add(inst.memory.name)
         elif isinstance(inst, li.AtomicInst | li.AddressInst | li.PrefetchInst):
             others.add(inst.memory.name)

@@ -203,7 +203,7 @@ class CWriter(CValues):
         elif place is not None:
             self.emit(f"{space}{kind} *const {name} = ({space}{kind} *)(heap + {place});")
         else:
-            self.emit(f"{kind} {name}[{max(inst.size, 1)}] "
+            self.emit(f"{space}{kind} {name}[{max(inst.size, 1)}] "
                       f"__attribute__((aligned({max(inst.align, _LINE)})));")
         self.known(name, self._pointer(memory, own=True))
 
@@ -349,7 +349,7 @@ class CWriter(CValues):
         status = self.seen("status")
         code = f"weft_fail({status}, {inst.message + 1}, {inst.message}, {value}, {bound})"
         condition = f"__builtin_expect(!{self.arg(inst.condition, UNARY)}, 0)"
-        self._if(condition, self.leave(code))
+        self._if(condition, self.leave(code) if inst.stops else [f"{code};"])
 
     def end(self, inst: Inst) -> None:
         """End the innermost region."""

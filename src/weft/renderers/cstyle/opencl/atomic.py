@@ -20,6 +20,7 @@ from weft.renderers.cstyle.opencl.target import ATOMICS
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.text import Text
 
+_SHARED: Final = ("__global", "__local")
 __all__ = ["atomic"]
 
 _FUNCTIONS: Final = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor",
@@ -75,13 +76,13 @@ def atomic(w: CWords, inst: AtomicInst, address: Text, value: Text, compare: Tex
 
 
 def _function(w: CWords, kind: str, d: DType) -> str:
-    """Return the function of an operation of 32 or 64 bits, for global and for private memory."""
+    """Return the function of an operation of 32 or 64 bits, one for each kind of memory."""
     u, word = w.type(d), _FUNCTIONS[kind]
     name = f"weft_{kind}_{u}"
     start = "atomic" if d.bits == 32 else "atom"
     return w.helper(name, lambda: "\n".join([
-        f"{w.INLINE} {u} {name}(__global {u} *p, {u} x) {{",
-        f"  return {start}_{word}((volatile __global {u} *)p, x);", "}",
+        *(f"{w.INLINE} {u} {name}({space} {u} *p, {u} x) {{\n"
+          f"  return {start}_{word}((volatile {space} {u} *)p, x);\n}}" for space in _SHARED),
         f"{w.INLINE} {u} {name}(__private {u} *p, {u} x) {{",
         f"  const {u} old = *p;", f"  *p = {_PLAIN[kind]};", "  return old;", "}"]))  # fmt: skip
 
@@ -92,11 +93,11 @@ def _swap(w: CWords, d: DType) -> str:
     name = f"weft_swap_{u}"
     if d.bits >= 32:
         start = "atomic" if d.bits == 32 else "atom"
-        body = [f"  return {start}_cmpxchg((volatile __global {u} *)p, old, x);"]
+        body = [f"  return {start}_cmpxchg((volatile SHARED {u} *)p, old, x);"]
     else:
         most = hex((1 << d.bits) - 1)
         body = [
-            "  volatile __global u32 *word = (volatile __global u32 *)((u64)p & ~(u64)3);",
+            "  volatile SHARED u32 *word = (volatile SHARED u32 *)((u64)p & ~(u64)3);",
             f"  const u32 shift = ((u32)(u64)p & 3) * 8, mask = {most}u << shift;",
             "  u32 seen = *word;",
             "  for (;;) {",
@@ -108,7 +109,8 @@ def _swap(w: CWords, d: DType) -> str:
             "    seen = found;",
             "  }",
         ]
+    whole = "\n".join([f"{w.INLINE} {u} {name}(SHARED {u} *p, {u} old, {u} x) {{", *body, "}"])
     return w.helper(name, lambda: "\n".join([
-        f"{w.INLINE} {u} {name}(__global {u} *p, {u} old, {u} x) {{", *body, "}",
+        *(whole.replace("SHARED", space) for space in _SHARED),
         f"{w.INLINE} {u} {name}(__private {u} *p, {u} old, {u} x) {{",
         f"  const {u} now = *p;", "  if (now == old) *p = x;", "  return now;", "}"]))  # fmt: skip
