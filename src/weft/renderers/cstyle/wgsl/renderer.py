@@ -28,14 +28,14 @@ from weft.renderers.cstyle.base import CStyleRenderer, Writer
 from weft.renderers.cstyle.context import Row
 from weft.renderers.cstyle.narrow import is_narrow
 from weft.renderers.cstyle.split import split_vectors
-from weft.renderers.cstyle.text import ADD, ATOM, UNARY, Text, atom, infix
+from weft.renderers.cstyle.text import ADD, ATOM, UNARY, Text, atom
 from weft.renderers.cstyle.wgsl.library import needed
 from weft.renderers.cstyle.wgsl.memory import Place, atomic, get, put
-from weft.renderers.cstyle.wgsl.operations import ROWS, is_wide, kind_of
+from weft.renderers.cstyle.wgsl.operations import ROWS, is_wide
 from weft.renderers.cstyle.wgsl.target import ENDS_LOOPS
 from weft.renderers.cstyle.wgsl.text import FAIL, HEAD_WORDS, PRINTED, RECORD_WORDS, RESERVED
-from weft.renderers.launches.launch_split import arrays_of
 from weft.renderers.cstyle.wgsl.turns import turns
+from weft.renderers.cstyle.wgsl.uniformity import CELL, alike, divergent
 from weft.renderers.launches.narrow_integers import narrow_integers
 from weft.renderers.launches.work_items import Launches, launches
 from weft.target import Target
@@ -93,6 +93,7 @@ class WGSLWriter(Writer):
         self.literals: set[int] = set()
         self.bases = {i.base.name for i in kernel.code
                       if isinstance(i, li.StorageInst) and i.base is not None}
+        self.divergent = divergent(kernel.code)
         self.users: dict[int, list[Inst]] = {}
         for inst in kernel.code:
             for v in inst.operands():
@@ -107,8 +108,12 @@ class WGSLWriter(Writer):
             self._test_loops()
         lines = []
         if not self.first and self.kernel.messages:
-            load = self.accessor("status", "load")
-            lines.append(f"  if ({load}(0u) != 0u) {{ return; }}")
+            load = f"{self.accessor('status', 'load')}(0u)"
+            if any(isinstance(inst, li.BarrierInst) for inst in self.kernel.code):
+                self.helper(CELL, lambda: f"var<workgroup> {CELL}: vec2<u32>;")
+                lines.append(f"  if (local_id == 0u) {{ {CELL} = vec2<u32>({load}, 0u); }}")
+                load = f"workgroupUniformLoad(&{CELL}).x"
+            lines.append(f"  if ({load} != 0u) {{ return; }}")
         head = f"@compute @workgroup_size({self.items})\nfn {self.name}({_HEAD}) {{"
         return "\n".join([head, *lines, *self.lines, "}"])
 
@@ -347,6 +352,16 @@ class WGSLWriter(Writer):
 
     # control flow
 
+    def loop(self, inst: li.Loop) -> None:
+        """Begin a loop."""
+        with alike(self, inst):
+            super().loop(inst)
+
+    def if_begin(self, inst: li.IfBegin) -> None:
+        """Begin a branch."""
+        with alike(self, inst):
+            super().if_begin(inst)
+
     def open_loop(self, inst: li.Loop, begin: str, end: str) -> None:
         """Begin a loop over [begin, end)."""
         name = self.named(inst.var)
@@ -369,7 +384,8 @@ class WGSLWriter(Writer):
 
     def while_test(self, inst: li.WhileTest) -> None:
         """Write the test of a while loop."""
-        self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ break; }}")
+        with alike(self, inst):
+            self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ break; }}")
 
     def check(self, inst: li.AssertInst) -> None:
         """Write an assertion: on failure write the status and leave the kernel."""
@@ -380,8 +396,10 @@ class WGSLWriter(Writer):
         self.accessor("status", "store")
         value, bound = (self.literal(0, dt.int64).text if v is None else self._word(v).text
                         for v in (inst.value, inst.bound))
-        call = f"weft_fail({inst.message + 1}u, {inst.message}u, {value}, {bound})"
-        self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ {call}; return; }}")
+        call = f"weft_fail({inst.message + 1}u, {inst.message}u, {value}, {bound});"
+        leave = " return;" if inst.stops else ""  # others wait for the item
+        with alike(self, inst):
+            self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ {call}{leave} }}")
 
     def _word(self, value: Value) -> Text:
         """Return a value as a word of 64 bits, as it is reported and printed."""
