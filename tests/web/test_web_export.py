@@ -53,6 +53,20 @@ def count(values, counts):
 
 
 @weft.kernel
+def histogram(values, counts):  # in memory of the group first
+    mine = gpu.shared.array(16, weft.int32)
+    t, i = gpu.threadIdx.x, gpu.grid(1)
+    if t < 16:
+        mine[t] = 0
+    gpu.syncthreads()
+    if i < values.size:
+        gpu.atomic.add(mine, values[i], 1)
+    gpu.syncthreads()
+    if t < 16:
+        gpu.atomic.add(counts, t, mine[t])
+
+
+@weft.kernel
 def numbers(out):  # which reads no array
     i = gpu.grid(1)
     if i < out.size:
@@ -109,6 +123,7 @@ def functions():
         "saxpy": (saxpy, parse_inputs(["a=f32(2.5)", "x=f32[1000]", "y=f32[1000]"]), {}, [{}]),
         "matmul": (matmul, parse_inputs(["a=f32[19,30]", "b=f32[30,21]", "c=f32[19,21]"]),
                    {"grid": (3, 3), "block": (TILE, TILE)}, [{}]),
+        "histogram": (histogram, parse_inputs(["values=i32[3000]", "counts=i32[16]"]), {}, [{}]),
         "numbers": (numbers, parse_inputs(["out=i32[77]"]), {}, [{}]),
         "count": (count, parse_inputs(["values=i32[700]", "counts=i32[16]"]), {}, [{}]),
     }  # fmt: skip
