@@ -69,7 +69,7 @@ class _Narrower:
             ranges.record_loop(self.ranges, inst.var, inst.extent)
         elif isinstance(inst, li.VariableInst):
             self.ranges[inst.result.id] = inst.bounds.min, inst.bounds.max
-        elif type(inst).__name__ == "SpecialInst":
+        elif isinstance(inst, li.SpecialInst):
             self.ranges[inst.results()[0].id] = 0, _HIGH
 
     def _fits(self, v: Value) -> bool:
@@ -77,7 +77,7 @@ class _Narrower:
         if v.dtype is dt.int32:
             return True
         low, high = ranges.of(self.ranges, v)
-        return v.dtype is dt.int64 and v.lanes == 1 and _LOW <= low and high <= _HIGH
+        return v.dtype is dt.int64 and v.lanes == 1 and low >= _LOW and high <= _HIGH
 
     def _demand(self, inst: Inst) -> None:
         """Note of which operands the whole value is needed."""
@@ -139,7 +139,7 @@ class _Narrower:
             return
         new = self._given(inst)
         results = inst.results()
-        if isinstance(inst, li.VariableInst) or type(inst).__name__ == "SpecialInst":
+        if isinstance(inst, li.VariableInst | li.SpecialInst):
             self.code.append(new)
             if self._is_narrow(results[0]):
                 self._cut(results[0])
@@ -182,7 +182,8 @@ class _Narrower:
             self.code.append(Compute(result, inst.op, self._lows(inst), inst.attr))
             return
         if inst.op is Op.CAST and inst.args[0].id in self.made and result.dtype.kind in "iuf":
-            if result.dtype.bits <= 32 and result.dtype.kind in "iu" or self._fits(inst.args[0]):
+            is_low = result.dtype.bits <= 32 and result.dtype.kind in "iu"
+            if is_low or self._fits(inst.args[0]):
                 self.code.append(Compute(result, Op.CAST, (self.made[inst.args[0].id],)))
                 return
         self.code.append(self._given(inst))

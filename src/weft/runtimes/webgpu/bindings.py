@@ -35,14 +35,14 @@ class Array(NamedTuple):
         Bytes of an element.
     uses : tuple of str
         What is done with its words.
-    count : int
+    elements : int
         Its elements, 0 where that is not known beforehand.
     """
 
     name: str
     nbytes: int
     uses: tuple[str, ...]
-    count: int = 0
+    elements: int = 0
 
 
 class WGSLHeader(NamedTuple):
@@ -149,7 +149,7 @@ def module(text: str, header: WGSLHeader, groups: Sequence[int]) -> str:
             parts += accessors(array.name, words, array.uses, atomic)
     for array in header.workgroup:
         atomic, words = is_atomic(array.uses), f"weft_{array.name}_words"
-        parts.append(f"var<workgroup> {words}: array<{_word(atomic)}, {array.count}>;")
+        parts.append(f"var<workgroup> {words}: array<{_word(atomic)}, {array.elements}>;")
         parts += accessors(array.name, words, array.uses, atomic)
     return "\n".join([*parts, text])
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ __all__ = ["INSTALL", "LEAST", "POOR", "adapters", "describe", "limits", "probe"
 
 INSTALL: Final = "pip install weft[webgpu]"
 POOR: Final = "poor"
+_LAYER: Final = "NODEVICE_SELECT"  # what leaves it out
 _NO_ADAPTER: Final = ("no adapter was found (drivers of Vulkan, Metal or Direct3D 12; on Debian: "
                       "apt-get install mesa-vulkan-drivers)")  # fmt: skip
 _BACKENDS: Final = ("Vulkan", "Metal", "DX12")
@@ -73,7 +75,8 @@ def wgpu() -> Any:
             from wgpu.backends.wgpu_native import extras
 
             # Libraries of OpenGL write to the user's screen.
-            extras.set_instance_extras(backends=list(_BACKENDS))
+            with _without_layer():
+                extras.set_instance_extras(backends=list(_BACKENDS))
     except Exception as error:
         raise LibraryNotFoundError("webgpu", found=f"{type(error).__name__}: {error}",
                                    expected="the package wgpu", hint=INSTALL) from error
@@ -105,6 +108,22 @@ def adapters() -> list[tuple[str, Any]]:
             name = f"{base}_{number}"
         named.append((name, adapter))
     return named + [(POOR, adapter) for _, adapter in named[:1]]
+
+
+@contextmanager
+def _without_layer() -> Iterator[None]:
+    """Leave out Mesa's layer that asks a display for the device, where there is no display.
+
+    It would write to the user's screen that there is none.
+    """
+    leaves = not {_LAYER, "XDG_RUNTIME_DIR"} & os.environ.keys()
+    if leaves:
+        os.environ[_LAYER] = "1"
+    try:
+        yield
+    finally:
+        if leaves:
+            del os.environ[_LAYER]
 
 
 def _rank(kind: str) -> int:

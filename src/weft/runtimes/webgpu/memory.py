@@ -45,11 +45,13 @@ class Blocks:
                                   expected=f"at most {self._largest:,} in one block of "
                                   f"{self._session.name}", hint="use smaller arrays or batches")
         try:
-            return self._session.block(nbytes)
+            made = self._session.block(nbytes)
         except self._session.errors as error:
             if type(error).__name__ == "GPUOutOfMemoryError":
                 return None
             raise translated(self._session.name, "allocate", error, AllocationError) from error
+        self._session.blocks[made.serial] = made
+        return made
 
     def give_back(self, handle: Block, nbytes: int) -> None:
         """Free a block; the driver does so once no command uses it.
@@ -62,6 +64,7 @@ class Blocks:
         self._session.check()
         try:
             handle.buffer.destroy()
+            self._session.blocks.pop(handle.serial, None)
         except self._session.errors as error:
             raise translated(self._session.name, "free", error, DeallocationError) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weft.errors import CompileError, LaunchError
+from weft.errors import CompileError
 from weft.locks import mutex
 from weft.runtimes.base import Loadable
 from weft.runtimes.webgpu.bindings import WGSLHeader, header_of, module
@@ -106,11 +106,6 @@ class WebGPUProgram:
     def _build(self, groups: tuple[int, ...]) -> Built:
         session, header = self.session, self.header
         bound = header.bindings(groups)
-        most = int(session.facts["max_storage_buffers"])
-        if len(bound) - 1 > most:
-            raise LaunchError(self.name, found=f"{len(bound) - 1} buffers",
-                              expected=f"at most {most} in a launch on {session.name}",
-                              hint="use fewer arrays, or arrays that are parts of one")
         shaders = self.compiled(groups)
         device, stage = session.device, session.wgpu.ShaderStage.COMPUTE
         kinds = ["uniform" if what == "uniform" else "storage" for what in bound]

@@ -112,7 +112,8 @@ class WebGPUQueue(CheckedQueue):
             if not nbytes:
                 return self._nothing()
             end = offset + nbytes
-            if byte == 0 and offset % _WORD == 0 and (end % _WORD == 0 or handle.size - end < _WORD):
+            is_whole = end % _WORD == 0 or handle.size - end < _WORD
+            if byte == 0 and offset % _WORD == 0 and is_whole:
                 with self._lock:
                     session.check()
                     encoder = session.device.create_command_encoder()
@@ -206,6 +207,11 @@ class WebGPUQueue(CheckedQueue):
             self._uniform = session.uniform(self._uniform_size)
         session.queue.write_buffer(self._uniform, 0, data)
         resources: list[Any] = [(self._uniform, 0, self._uniform_size), *bound.ranges]
+        copies = None
+        if bound.staged:
+            size = next(size for buffer, _, size in bound.ranges if buffer is None)
+            copies = session.block(size)
+            resources = [(copies.buffer, 0, copies.size) if r[0] is None else r for r in resources]
         if record is not None:
             resources.append((record.block.buffer, 0, record.block.size))
         if header.has_scratch:
@@ -217,22 +223,32 @@ class WebGPUQueue(CheckedQueue):
         encoder = session.device.create_command_encoder()
         if record is not None:
             encoder.clear_buffer(record.block.buffer, 0, record.cleared)
+        for part in bound.staged:
+            assert copies is not None
+            encoder.copy_buffer_to_buffer(part.buffer, part.offset, copies.buffer, part.place,
+                                          part.size)  # fmt: skip
         run = encoder.begin_compute_pass()
         run.set_bind_group(0, group)
         for pipeline, count in zip(built.pipelines, program.counts, strict=True):
             run.set_pipeline(pipeline)
             run.dispatch_workgroups(count)
         run.end()
+        for part in bound.staged:
+            if part.is_written:
+                assert copies is not None
+                encoder.copy_buffer_to_buffer(copies.buffer, part.place, part.buffer, part.offset,
+                                              part.size)  # fmt: skip
         if record is not None:
             encoder.copy_buffer_to_buffer(record.block.buffer, 0, record.stage, 0, record.size)
-        return self._begun(encoder, record)
+        return self._begun(encoder, record, copies)
 
     def _record(self, program: WebGPUProgram) -> Record:
         launch, session = program.header.launch, self._session
         if launch.lines:
             return Record(session, launch.lines, launch.room)
         try:
-            return session.records.pop()
+            held: Record = session.records.pop()
+            return held
         except IndexError:
             return Record(session)
 
@@ -288,7 +304,7 @@ class WebGPUQueue(CheckedQueue):
             return self._begun(self._session.device.create_command_encoder())
 
     def _waits(self, wait: Iterable[Event]) -> None:
-        """Consume events: those of this device are in order by themselves, others are waited for."""
+        """Consume events: those of this device are in order already, others are waited for."""
         events = list(wait)
         for event in events:
             event.consume(self.device)

@@ -57,6 +57,9 @@ class Session:
         What is known of the device, see `weft.runtimes.webgpu.driver.describe`.
     texts : deque of (str, str)
         What launches have printed, and complaints about it, until a wait shows them.
+    blocks : dict of int to Block
+        Blocks of the pool, by number: what a collection finds with a buffer that goes back to the
+        pool must not be finalized.
     records : deque of Record
         Status records that no launch uses.
     pending : deque
@@ -94,6 +97,7 @@ class Session:
         self._polling = threading.Lock()
         self.texts: deque[tuple[str, str]] = deque()
         self.pending: deque[Any] = deque()
+        self.blocks: dict[int, Block] = {}
         self._fuses: bool | None = None
         self.records: deque[Any] = deque()  # status records that no launch uses
         self.submitted = self.finished = 0

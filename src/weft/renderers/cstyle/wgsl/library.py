@@ -13,8 +13,8 @@ from functools import cache
 from typing import Final
 
 from weft.renderers.cstyle.wgsl.doubles import DOUBLES
+from weft.renderers.cstyle.wgsl.integers import INTEGERS
 from weft.renderers.cstyle.wgsl.singles import SINGLES
-from weft.renderers.cstyle.wgsl.words import WORDS
 
 __all__ = ["needed"]
 
@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"\bweft_\w+")
 @cache
 def _functions() -> dict[str, str]:
     """Return the functions by name."""
-    parts = (WORDS + SINGLES + DOUBLES).split("\nfn ")[1:]
+    parts = (INTEGERS + SINGLES + DOUBLES).split("\nfn ")[1:]
     return {part.partition("(")[0]: f"fn {part.strip()}" for part in parts}
 
 

@@ -7,7 +7,7 @@ unless other arrays are made of their bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
@@ -16,9 +16,7 @@ from weft.ir.linear import AtomicInst
 from weft.renderers.cstyle.c.atomic import OF_BOOLS, lacks
 from weft.renderers.cstyle.narrow import is_narrow
 from weft.renderers.cstyle.text import Text, atom
-
-if TYPE_CHECKING:
-    from weft.renderers.cstyle.wgsl.renderer import WGSLWriter
+from weft.renderers.cstyle.wgsl.context import WGSLWords
 
 __all__ = ["Place", "atomic", "get", "put"]
 
@@ -56,7 +54,7 @@ def stored(d: DType) -> DType:
     return dt.uint8 if d.is_bool else d
 
 
-def get(w: WGSLWriter, place: Place, d: DType, index: str) -> Text:
+def get(w: WGSLWords, place: Place, d: DType, index: str) -> Text:
     """Return an element."""
     if not place.words:
         return atom(f"{place.name}[{index}]" if place.size != 1 else place.name)
@@ -69,7 +67,7 @@ def get(w: WGSLWriter, place: Place, d: DType, index: str) -> Text:
     return w.call(name, index)
 
 
-def put(w: WGSLWriter, place: Place, d: DType, index: str, value: Text) -> str:
+def put(w: WGSLWords, place: Place, d: DType, index: str, value: Text) -> str:
     """Return the statements that write an element."""
     if not place.words:
         return f"{place.name}[{index}] = {value.text};" if place.size != 1 else (
@@ -84,13 +82,13 @@ def put(w: WGSLWriter, place: Place, d: DType, index: str, value: Text) -> str:
     return f"{name}({index}, {value.text});"
 
 
-def _load(w: WGSLWriter, place: Place, word: str) -> str:
+def _load(w: WGSLWords, place: Place, word: str) -> str:
     if place.private:
         return f"{place.words}[{word}]"
     return f"{w.accessor(place.words, 'load')}({word})"
 
 
-def _store(w: WGSLWriter, place: Place, word: str, value: str) -> str:
+def _store(w: WGSLWords, place: Place, word: str, value: str) -> str:
     if place.private:
         return f"{place.words}[{word}] = {value};"
     return f"{w.accessor(place.words, 'store')}({word}, {value});"
@@ -106,7 +104,7 @@ def _place(place: Place, d: DType, index: str) -> tuple[str, str]:
     return f"({element} >> {shift}u)", f"(({element} & {size - 1}u) << {step}u)"
 
 
-def _decoded(w: WGSLWriter, place: Place, d: DType, index: str) -> Text:
+def _decoded(w: WGSLWords, place: Place, d: DType, index: str) -> Text:
     word, shift = _place(place, d, index)
     if d.bits == 64:
         second = f"{word} + 1u"
@@ -114,7 +112,7 @@ def _decoded(w: WGSLWriter, place: Place, d: DType, index: str) -> Text:
     return _value(w, _load(w, place, word), shift, d)
 
 
-def _value(w: WGSLWriter, word: str, shift: str, d: DType) -> Text:
+def _value(w: WGSLWords, word: str, shift: str, d: DType) -> Text:
     """Return the element in a word."""
     if d.itemsize == 4:
         return atom(word) if d.kind == "u" else w.call(f"bitcast<{w.type(d)}>", word)
@@ -127,7 +125,7 @@ def _value(w: WGSLWriter, word: str, shift: str, d: DType) -> Text:
     return atom(part)
 
 
-def _bits(w: WGSLWriter, value: str, d: DType) -> str:
+def _bits(w: WGSLWords, value: str, d: DType) -> str:
     """Return an element of at most 32 bits as a word, with zeros above it."""
     if d.is_bool:
         return f"select(0u, 1u, {value})"
@@ -137,7 +135,7 @@ def _bits(w: WGSLWriter, value: str, d: DType) -> str:
     return f"(bitcast<u32>({value}) & {mask})" if d.kind == "i" else f"({value} & {mask})"
 
 
-def _encoded(w: WGSLWriter, place: Place, d: DType, index: str, value: str) -> list[str]:
+def _encoded(w: WGSLWords, place: Place, d: DType, index: str, value: str) -> list[str]:
     word, shift = _place(place, d, index)
     if d.bits == 64:
         return [_store(w, place, word, f"{value}.x"),
@@ -153,7 +151,7 @@ def _encoded(w: WGSLWriter, place: Place, d: DType, index: str, value: str) -> l
     return [f"{clear}({word}, ~({mask} << {shift}));", f"{add}({word}, {bits} << {shift});"]
 
 
-def atomic(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Text,
+def atomic(w: WGSLWords, inst: AtomicInst, place: Place, index: str, value: Text,
            compare: Text) -> Text:  # fmt: skip
     """Return an atomic operation on one element, as a call that gives what was there before.
 
@@ -186,12 +184,12 @@ def atomic(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Tex
     return w.call(name, index, value, *([compare] if kind == "cas" else []))
 
 
-def _define(w: WGSLWriter, name: str, params: str, result: str, body: list[str]) -> None:
+def _define(w: WGSLWords, name: str, params: str, result: str, body: list[str]) -> None:
     w.helper(name, lambda: "\n".join([f"fn {name}({params}) -> {result} {{",
                                       *(f"  {line}" for line in body), "}"]))
 
 
-def _alone(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Text,
+def _alone(w: WGSLWords, inst: AtomicInst, place: Place, index: str, value: Text,
            compare: Text) -> Text:  # fmt: skip
     """Change an element that no other work-item sees; return what was there."""
     d, kind = inst.memory.dtype, inst.kind
@@ -207,7 +205,7 @@ def _alone(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Tex
     return atom(old)
 
 
-def _halves(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Text) -> Text:
+def _halves(w: WGSLWords, inst: AtomicInst, place: Place, index: str, value: Text) -> Text:
     """Change both words of an element: sums carry over, bits have nothing to do with each other.
 
     Nobody may ask what was there before, since other work-items come between.
@@ -232,7 +230,7 @@ def _halves(w: WGSLWriter, inst: AtomicInst, place: Place, index: str, value: Te
     return w.call(name, index, value)
 
 
-def _loop(w: WGSLWriter, place: Place, d: DType, new: str, replaces: str) -> list[str]:
+def _loop(w: WGSLWords, place: Place, d: DType, new: str, replaces: str) -> list[str]:
     """Return statements that exchange the element for a new one, or leave it."""
     word, shift = _place(place, d, "i")
     bits = _bits(w, "next", d)
@@ -249,7 +247,7 @@ def _loop(w: WGSLWriter, place: Place, d: DType, new: str, replaces: str) -> lis
     ]  # fmt: skip
 
 
-def _step(w: WGSLWriter, inst: AtomicInst) -> tuple[str, str]:
+def _step(w: WGSLWords, inst: AtomicInst) -> tuple[str, str]:
     """Return the new element of old `a` and given `b`, and when it is written at all."""
     d, kind = inst.memory.dtype, inst.kind
     if kind == "exch":

@@ -8,7 +8,7 @@ that more arithmetic uses pass by a zero that no compiler knows: otherwise drive
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
@@ -16,9 +16,7 @@ from weft.ir.linear import Compute
 from weft.ir.op import Op, Operation
 from weft.renderers.cstyle.narrow import is_narrow
 from weft.renderers.cstyle.text import UNARY, Text, atom, infix
-
-if TYPE_CHECKING:
-    from weft.renderers.cstyle.wgsl.renderer import WGSLWriter
+from weft.renderers.cstyle.wgsl.context import WGSLWords
 
 __all__ = ["ROWS", "is_wide", "kind_of", "narrowed"]
 
@@ -35,7 +33,7 @@ def kind_of(d: DType) -> str:
     return "f32" if d.kind == "f" else "i32" if d.kind == "i" else "u32"
 
 
-def narrowed(w: WGSLWriter, text: Text, d: DType) -> Text:
+def narrowed(w: WGSLWords, text: Text, d: DType) -> Text:
     """Return a word as an integer of less than 32 bits: what is above its bits made right."""
     if d.bits >= 32:
         return text
@@ -48,7 +46,7 @@ def _bracketed(text: Text) -> Text:
     return atom(f"({text.text})")
 
 
-def _const(w: WGSLWriter, inst: Compute) -> Text:
+def _const(w: WGSLWords, inst: Compute) -> Text:
     return w.literal(inst.attr, inst.result.dtype)
 
 
@@ -56,12 +54,18 @@ _WORDS: Final = {"+": "add64", "-": "sub64", "*": "mul64"}
 
 
 def _arithmetic(operator: str) -> Any:
-    def row(w: WGSLWriter, inst: Compute) -> Text:
+    def row(w: WGSLWords, inst: Compute) -> Text:
         a, b = w.runtime(inst)
         d = inst.result.dtype
         if d is dt.float64:
             return w.call(w.function(f"weft_{_WORDS[operator][:3]}_f64"), a, b)
         if d.kind == "f":
+            # Drivers take x - x for 0 even of infinities, and x * 0 and x + 0 for what they are of
+            # most numbers: what they compute with is nothing that they know.
+            if operator == "-" or w.number(inst.args[1]) is not None:
+                b = w.call(w.function("weft_keep"), b)
+            elif w.number(inst.args[0]) is not None:
+                a = w.call(w.function("weft_keep"), a)
             return w.kept(inst, infix(operator, a, b))
         if is_wide(d):
             return w.call(w.function(f"weft_{_WORDS[operator]}"), a, b)
@@ -70,18 +74,18 @@ def _arithmetic(operator: str) -> Any:
     return row
 
 
-def _divide(w: WGSLWriter, inst: Compute) -> Text:
+def _divide(w: WGSLWords, inst: Compute) -> Text:
     name = f"weft_div_{kind_of(inst.result.dtype)}"
     return w.call(w.function(name), *map(w.operand, inst.args))
 
 
-def _mad(w: WGSLWriter, inst: Compute) -> Text:
+def _mad(w: WGSLWords, inst: Compute) -> Text:
     name = "weft_mad_f64" if is_wide(inst.result.dtype) else "weft_mad"
     return w.call(w.function(name), *map(w.operand, inst.args))
 
 
 def _bitwise(operator: str) -> Any:
-    def row(w: WGSLWriter, inst: Compute) -> Text:
+    def row(w: WGSLWords, inst: Compute) -> Text:
         a, b = w.runtime(inst)
         if inst.result.dtype.is_bool and operator == "^":
             return _bracketed(infix("!=", a, b))
@@ -91,7 +95,7 @@ def _bitwise(operator: str) -> Any:
 
 
 def _compare(op: Operation, operator: str) -> Any:
-    def row(w: WGSLWriter, inst: Compute) -> Text:
+    def row(w: WGSLWords, inst: Compute) -> Text:
         a, b = w.runtime(inst)
         d = inst.args[0].dtype
         if d.is_bool:
@@ -111,7 +115,7 @@ def _compare_bools(op: Operation, a: Text, b: Text) -> Text:
     return atom(f"(!{a.at(UNARY)} {'&' if op is Op.LT else '|'} {b.at(UNARY)})")
 
 
-def _compare_words(w: WGSLWriter, op: Operation, d: DType, a: Text, b: Text) -> Text:
+def _compare_words(w: WGSLWords, op: Operation, d: DType, a: Text, b: Text) -> Text:
     if op in (Op.EQ, Op.NE):
         call = w.call(w.function("weft_eq64"), a, b)
         return call if op is Op.EQ else Text(f"!{call.text}", UNARY)
@@ -119,14 +123,14 @@ def _compare_words(w: WGSLWriter, op: Operation, d: DType, a: Text, b: Text) -> 
     return w.call(less, a, b) if op is Op.LT else Text(f"!{w.call(less, b, a).text}", UNARY)
 
 
-def _compare_floats(w: WGSLWriter, inst: Compute, a: Text, b: Text) -> Text:
+def _compare_floats(w: WGSLWords, inst: Compute, a: Text, b: Text) -> Text:
     """Compare by bits: drivers take ``x != x`` for false, and numbers below 2**-126 for zeros."""
     name = {Op.LT: "lt", Op.LE: "le"}.get(inst.op, "eq")
     call = w.call(w.function(f"weft_{name}_{kind_of(inst.args[0].dtype)}"), a, b)
     return Text(f"!{call.text}", UNARY) if inst.op is Op.NE else call
 
 
-def _neg(w: WGSLWriter, inst: Compute) -> Text:
+def _neg(w: WGSLWords, inst: Compute) -> Text:
     (a,) = inst.args
     d, text = a.dtype, w.operand(a)
     if d is dt.float64:
@@ -140,7 +144,7 @@ def _neg(w: WGSLWriter, inst: Compute) -> Text:
     return narrowed(w, infix("-", atom(zero), text), d)
 
 
-def _not(w: WGSLWriter, inst: Compute) -> Text:
+def _not(w: WGSLWords, inst: Compute) -> Text:
     (a,) = inst.args
     text = w.operand(a)
     if a.dtype.is_bool:
@@ -148,7 +152,7 @@ def _not(w: WGSLWriter, inst: Compute) -> Text:
     return narrowed(w, Text(f"~{text.at(UNARY)}", UNARY), a.dtype)
 
 
-def _abs(w: WGSLWriter, inst: Compute) -> Text:
+def _abs(w: WGSLWords, inst: Compute) -> Text:
     (a,) = inst.args
     d, text = a.dtype, w.operand(a)
     if d.kind == "u":
@@ -162,7 +166,7 @@ def _abs(w: WGSLWriter, inst: Compute) -> Text:
     return narrowed(w, w.call("abs", *w.runtime(inst)), d)
 
 
-def _copysign(w: WGSLWriter, inst: Compute) -> Text:
+def _copysign(w: WGSLWords, inst: Compute) -> Text:
     a, b = map(w.operand, inst.args)
     if inst.result.dtype is dt.float64:
         return w.call(w.function("weft_copysign_f64"), a, b)
@@ -171,19 +175,19 @@ def _copysign(w: WGSLWriter, inst: Compute) -> Text:
 
 
 def _rounding(name: str) -> Any:
-    def row(w: WGSLWriter, inst: Compute) -> Text:
+    def row(w: WGSLWords, inst: Compute) -> Text:
         return w.call(w.function(f"weft_{name}_{kind_of(inst.result.dtype)}"),
                       w.operand(inst.args[0]))
 
     return row
 
 
-def _sqrt(w: WGSLWriter, inst: Compute) -> Text:
+def _sqrt(w: WGSLWords, inst: Compute) -> Text:
     name = f"weft_sqrt_{kind_of(inst.result.dtype)}"
     return w.call(w.function(name), w.operand(inst.args[0]))
 
 
-def _counted(w: WGSLWriter, inst: Compute) -> Text:
+def _counted(w: WGSLWords, inst: Compute) -> Text:
     (a,) = inst.args
     d, text = a.dtype, w.operand(a)
     ones = inst.op is Op.POPCOUNT
@@ -203,7 +207,7 @@ def _counted(w: WGSLWriter, inst: Compute) -> Text:
 
 
 def _extreme(which: str) -> Any:
-    def row(w: WGSLWriter, inst: Compute) -> Text:
+    def row(w: WGSLWords, inst: Compute) -> Text:
         a, b = map(w.operand, inst.args)
         d = inst.result.dtype
         if d.is_bool:
@@ -216,7 +220,7 @@ def _extreme(which: str) -> Any:
 
 
 def _division(result: str) -> Any:
-    def row(w: WGSLWriter, inst: Compute) -> Text:
+    def row(w: WGSLWords, inst: Compute) -> Text:
         x, y = inst.args
         d = x.dtype
         a, b = w.runtime(inst)
@@ -247,7 +251,7 @@ def _division(result: str) -> Any:
 
 
 def _shift(which: str) -> Any:
-    def row(w: WGSLWriter, inst: Compute) -> Text:
+    def row(w: WGSLWords, inst: Compute) -> Text:
         x, y = inst.args
         d = x.dtype
         a, b = w.runtime(inst)
@@ -269,7 +273,7 @@ def _shift(which: str) -> Any:
     return row
 
 
-def _mulhi(w: WGSLWriter, inst: Compute) -> Text:
+def _mulhi(w: WGSLWords, inst: Compute) -> Text:
     d = inst.result.dtype
     a, b = w.runtime(inst)
     if d.bits >= 32:
@@ -277,7 +281,7 @@ def _mulhi(w: WGSLWriter, inst: Compute) -> Text:
     return _bracketed(infix(">>", _bracketed(infix("*", a, b)), atom(f"{d.bits}u")))
 
 
-def _where(w: WGSLWriter, inst: Compute) -> Text:
+def _where(w: WGSLWords, inst: Compute) -> Text:
     c, a, b = map(w.operand, inst.args)
     if inst.result.dtype is dt.float32:  # bits, which no driver makes another NaN of
         return w.call("bitcast<f32>", w.call("select", f"bitcast<u32>({b.text})",
@@ -285,7 +289,7 @@ def _where(w: WGSLWriter, inst: Compute) -> Text:
     return w.call("select", b, a, c)
 
 
-def _cast(w: WGSLWriter, inst: Compute) -> Text:
+def _cast(w: WGSLWords, inst: Compute) -> Text:
     (x,) = inst.args
     source, to = x.dtype, inst.result.dtype
     text = w.operand(x)
@@ -306,7 +310,7 @@ def _cast(w: WGSLWriter, inst: Compute) -> Text:
     return w.integer(text, source, to)
 
 
-def _truth(w: WGSLWriter, text: Text, d: DType) -> Text:
+def _truth(w: WGSLWords, text: Text, d: DType) -> Text:
     if d is dt.float64:
         return Text(f"!{w.call(w.function('weft_is_zero64'), text).text}", UNARY)
     if d.kind == "f":
@@ -316,7 +320,7 @@ def _truth(w: WGSLWriter, text: Text, d: DType) -> Text:
     return _bracketed(infix("!=", text, atom("0u" if d.kind == "u" else "0i")))
 
 
-def _truncated(w: WGSLWriter, text: Text, source: DType, to: DType) -> Text:
+def _truncated(w: WGSLWords, text: Text, source: DType, to: DType) -> Text:
     """Return a float as an integer: truncated, limits beyond the range, 0 for NaN."""
     if to.bits == 64 or to is dt.uint32:
         return w.call(w.function(f"weft_{kind_of(to)}_of_{source.text}"), text)
@@ -326,7 +330,7 @@ def _truncated(w: WGSLWriter, text: Text, source: DType, to: DType) -> Text:
     return w.call("bitcast<u32>", found) if to.kind == "u" else found
 
 
-def _real(w: WGSLWriter, text: Text, source: DType, to: DType) -> Text:
+def _real(w: WGSLWords, text: Text, source: DType, to: DType) -> Text:
     """Return an integer or bool as a float."""
     if source.is_bool:
         if is_wide(to):
@@ -337,12 +341,12 @@ def _real(w: WGSLWriter, text: Text, source: DType, to: DType) -> Text:
     return w.call(w.function(f"weft_{to.text}_of_{kind_of(source)}"), text)
 
 
-def _bitcast(w: WGSLWriter, inst: Compute) -> Text:
+def _bitcast(w: WGSLWords, inst: Compute) -> Text:
     (a,) = inst.args
     return w.bitcast(w.operand(a), a.dtype, inst.result.dtype)
 
 
-def _same(w: WGSLWriter, inst: Compute) -> Text:
+def _same(w: WGSLWords, inst: Compute) -> Text:
     return w.operand(inst.args[0])
 
 

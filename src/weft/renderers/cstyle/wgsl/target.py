@@ -1,4 +1,4 @@
-"""What a device of WebGPU can do, from what its adapter says; most say no more than the standard."""
+"""What a device of WebGPU can do, from what its adapter says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ITEMS: Final = 64  # of a work-group: two warps, or a wave
 POOREST: Final[Mapping[str, Any]] = {
     "name": "webgpu", "backend": "", "driver": "", "kind": "", "is_cpu": False, "units": 1,
     "memory": 1 << 30, "max_buffer": 256 << 20, "max_binding": 128 << 20, "max_storage_buffers": 8,
-    "max_threads": 256, "shared_bytes": 16 << 10, "max_groups": 65_535, "alignment": 256, "max_turns": 0,
+    "max_threads": 256, "shared_bytes": 16 << 10, "max_groups": 65_535, "alignment": 256,
+    "max_turns": 0,
 }  # fmt: skip
 
 

@@ -8,22 +8,20 @@ out of ``workgroupUniformLoad`` is known to be the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
+from weft.ir import dtype as dt
 from weft.ir import linear as li
 from weft.ir.linear import Inst, Value
 from weft.ir.op import Op
 from weft.renderers.cstyle.text import Text, atom
+from weft.renderers.cstyle.wgsl.context import WGSLWords
 from weft.renderers.cstyle.wgsl.operations import is_wide
 
-if TYPE_CHECKING:
-    from weft.renderers.cstyle.wgsl.renderer import WGSLWriter
+__all__ = ["divergent", "shared_value", "shared_word"]
 
-__all__ = ["CELL", "alike", "divergent"]
-
-CELL: Final = "weft_alike"
+_CELL: Final = "weft_alike"
 _UNIFORM: Final = (li.GROUP_ID, li.NUM_GROUPS, li.LOCAL_SIZE)
 _BEGINS: Final = (li.Loop, li.IfBegin, li.WhileBegin)
 _ENDS: Final = (li.EndLoop, li.EndIf, li.EndWhile)
@@ -74,31 +72,18 @@ def _around(code: Sequence[Inst]) -> set[int]:
     return found
 
 
-@contextmanager
-def alike(w: WGSLWriter, inst: Inst) -> Iterator[None]:
-    """Have an instruction read values of which all items have the same."""
-    before: dict[int, Text] = {}
-    for value in w.divergent.get(id(inst), ()):
-        text = w.operand(value)
-        before[value.id] = text
-        w.texts[value.id] = shared_value(w, text, value)
-    yield
-    w.texts.update(before)
+def shared_word(w: WGSLWords, words: str) -> str:
+    """Return the name of the first item's two words, as all items know them."""
+    w.helper(_CELL, lambda: f"var<workgroup> {_CELL}: vec2<u32>;")
+    w.emit(f"if (local_id == 0u) {{ {_CELL} = {words}; }}")
+    return w.hoisted(atom(f"workgroupUniformLoad(&{_CELL})"), dt.uint64)
 
 
-def shared_value(w: WGSLWriter, text: Text, value: Value) -> Text:
+def shared_value(w: WGSLWords, text: Text, value: Value) -> Text:
     """Return the first item's value, as all items know it."""
     d = value.dtype
-    w.helper(CELL, lambda: f"var<workgroup> {CELL}: vec2<u32>;")
     if is_wide(d):
-        words = text.text
-    elif d.is_bool:
-        words = f"vec2<u32>(select(0u, 1u, {text.text}), 0u)"
-    else:
-        words = f"vec2<u32>(bitcast<u32>({text.text}), 0u)"
-    w.emit(f"if (local_id == 0u) {{ {CELL} = {words}; }}")
-    name = w.names.take("alike")
-    w.emit(f"let {name} = workgroupUniformLoad(&{CELL});")
-    if is_wide(d):
-        return atom(name)
+        return atom(shared_word(w, text.text))
+    word = f"select(0u, 1u, {text.text})" if d.is_bool else f"bitcast<u32>({text.text})"
+    name = shared_word(w, f"vec2<u32>({word}, 0u)")
     return atom(f"({name}.x != 0u)" if d.is_bool else f"bitcast<{w.type(d)}>({name}.x)")

@@ -1,12 +1,12 @@
-"""Integers in WGSL: those of 64 bits as ``vec2<u32>``, the low word first, and guarded quotients."""
+"""Integers in WGSL: those of 64 bits as ``vec2<u32>``, the low word first, and quotients."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["WORDS"]
+__all__ = ["INTEGERS"]
 
-WORDS: Final = """
+INTEGERS: Final = """
 fn weft_add64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   let low = a.x + b.x;
   return vec2<u32>(low, a.y + b.y + select(0u, 1u, low < a.x));

@@ -1,0 +1,181 @@
+"""Devices of WebGPU: names and probing, and whole programs on them."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import weft
+from weft import config, gpu, nn
+from weft.backends import registry, webgpu
+from weft.driver.context import context
+from weft.errors import BoundsError, DeviceError, KernelError, LaunchError
+from weft.renderers.cstyle.wgsl.target import POOREST, webgpu_target
+from weft.runtimes.webgpu import driver
+
+DEVICES = [pytest.param(name, marks=pytest.mark.requires("webgpu"))
+           for name in ("webgpu", "webgpu:poor")]  # fmt: skip
+KINDS = {"add": np.add, "max": np.maximum, "min": np.minimum, "and_": np.bitwise_and,
+         "or_": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    weft.set_default_device(request.param)
+    yield request.param
+    weft.set_default_device(None)
+
+
+def test_without_its_package_the_way_to_install_it_is_told():
+    code = ("import sys; sys.modules['wgpu'] = None; from weft.runtimes.webgpu import driver; "
+            "print(driver.probe())")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "the package wgpu is not installed (pip install weft[webgpu])\n"
+
+
+@pytest.mark.requires("webgpu")
+def test_a_device_has_one_name_and_facts(monkeypatch):
+    found = registry.probe("webgpu")
+    for number, name in enumerate(found.devices):
+        spellings = [name, f"webgpu:{number}", f"{name}/wgsl"] + ["webgpu"] * (not number)
+        assert {context(spelling).name for spelling in spellings} == {name}
+        facts = webgpu.facts_of(number)
+        assert facts.keys() >= POOREST.keys()
+        for fact, (_, least) in driver.LEAST.items():
+            if name == "webgpu:poor":
+                assert facts[fact] == least
+            elif fact != "alignment":
+                assert facts[fact] >= least
+    assert found.devices[-1] == "webgpu:poor"
+    monkeypatch.setenv("WEFT_DEVICE", "webgpu:poor")
+    config.reset()
+    assert weft.get_default_device() == "webgpu:poor"
+    monkeypatch.delenv("WEFT_DEVICE")
+    config.reset()
+    for wrong in ("webgpu:no_such", "webgpu:99", "webgpu/spirv"):
+        with pytest.raises(DeviceError, match="one of webgpu"):
+            registry.lookup(wrong)
+
+
+def test_the_target_of_the_least_device():
+    target = webgpu_target()
+    assert (target.name, target.style, target.shared_bytes) == ("webgpu", "simt", 16 << 10)
+    assert webgpu_target({**POOREST, "max_turns": 65_535}).fingerprint() != target.fingerprint()
+
+
+def test_a_step_of_training_is_that_of_the_processor(device, rng):
+    data, labels = rng.standard_normal((31, 17)).astype(np.float32), rng.integers(0, 5, 31)
+    found = []
+    for place in ("cpu", device):
+        weft.manual_seed(3)
+        model = nn.Sequential(nn.Linear(17, 23), nn.ReLU(), nn.Linear(23, 5)).to(place)
+        optimizer = weft.optim.SGD(model.parameters(), lr=1e-1)
+        x, y = weft.tensor(data, device=place), weft.tensor(labels, device=place)
+        losses = []
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = weft.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        found.append((losses, [p.detach().numpy() for p in model.parameters()]))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
+    for a, b in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert found[1][0][2] < found[1][0][0]
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+def test_atomic_operations(device, rng, kind, dtype):
+    """Of 64 bits there are sums and bits: two operations on words do."""
+    operation = getattr(gpu.atomic, kind)
+
+    @weft.kernel
+    def gather(x, out):
+        i = gpu.grid(1)
+        if i < x.size:
+            operation(out, i % 3, x[i])
+
+    x = rng.integers(0, 1 << (20 if "32" in dtype else 40), 1000).astype(dtype)
+    first = rng.integers(0, 1 << 20, 3).astype(dtype)
+    out = first.copy()
+    if "64" in dtype and kind in ("min", "max"):
+        with pytest.raises(KernelError, match=rf"atomic {kind} of {dtype}"):
+            gather[16, 64](x, out)
+        return
+    gather[16, 64](x, out)
+    want = [KINDS[kind].reduce([first[k], *x[k::3]]) for k in range(3)]
+    np.testing.assert_array_equal(out, np.array(want).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_atomic_sums_of_floats(device, rng, dtype):
+    @weft.kernel
+    def total(x, out):
+        i = gpu.grid(1)
+        if i < x.size:
+            gpu.atomic.add(out, i % 5, x[i])
+
+    x, out = rng.integers(0, 9, 200).astype(dtype), np.zeros(7, dtype)
+    total[4, 64](x, out)
+    np.testing.assert_array_equal(out, [*(x[k::5].sum() for k in range(5)), 0, 0])
+
+
+def test_kernels_print(device, capfd):
+    @weft.kernel
+    def told(x, n):
+        i = gpu.grid(1)
+        if i < n:
+            print("element", i, x[i], x[i] > 1)
+
+    told[1, 64](np.array([0.1, 2.5, -3e300]), 3)
+    told[1, 64](np.array([1.65, 7], np.float32), 2)
+    weft.synchronize(device)
+    found = capfd.readouterr()
+    assert sorted(found.out.splitlines()) == sorted([
+        "element 0 0.1 False", "element 1 2.5 True", "element 2 -3e+300 False",
+        "element 0 1.65 True", "element 1 7.0 True"])  # fmt: skip
+    assert found.err == ""
+
+
+def test_a_failure_names_index_and_line_and_later_launches_run(device):
+    @weft.kernel
+    def put(x, at):
+        i = gpu.grid(1)
+        x[i + at] = 1
+
+    x = np.zeros(64, np.float32)
+    with pytest.raises(BoundsError, match="from 0 to 63") as caught:
+        put[1, 64](x, 7)
+    assert "x[i + at] = 1" in str(caught.value)
+    put[1, 64](x, 0)
+    assert x.sum() == 64
+
+
+def test_a_loop_of_any_length_ends_right_or_is_an_error(device):
+    """Drivers that end long loops without a word do not give wrong sums."""
+    x = np.ones((1, 200_000), np.float32)
+    total = weft.tensor(x, device=device).sum(1)
+    if webgpu.facts_of(0)["max_turns"]:
+        with pytest.raises(LaunchError, match="a loop that the driver has ended too early"):
+            total.numpy()
+    else:
+        assert total.numpy() == [200_000]
+    assert weft.tensor(x[:, :999], device=device).sum().item() == 999
+
+
+def test_names_of_the_language_may_be_names_of_kernels(device):
+    @weft.kernel
+    def kernel(weft_keep, fn, var, override, x, vec2, loop, NAN):
+        select = gpu.grid(1)
+        status, scratch, f32 = vec2[0], loop, 1.0
+        if select < weft_keep.size:
+            weft_keep[select] = fn[select] + var + override + x + status + scratch + f32 + NAN
+
+    out = np.zeros(5, np.float32)
+    kernel[1, 32](out, np.arange(5, dtype=np.float32), 10.0, 100.0, 1e3, np.ones(1, np.float32),
+                  1e4, 1e5)  # fmt: skip
+    np.testing.assert_array_equal(out, np.arange(5) + 10 + 100 + 1e3 + 1 + 1e4 + 1 + 1e5)
