@@ -8,6 +8,7 @@
 #   make trading replay a market with a compiled critical path, and tell its latencies
 #   make pictures run a small image language on a photograph, and time it beside Pillow
 #   make chargpt train a character transformer on Python's help pages, and sample from it
+#   make page    train a network and serve a page that reads the digits drawn on it
 #   make kernels run the examples of kernels, each checked and timed beside NumPy
 #   make coverage  the page of the documentation that says what each device computes
 #   make docs    the documentation site, from guides and docstrings, into site/
@@ -32,7 +33,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo coverage docs requirements chargpt trading kernels pictures check test test-full \
+.PHONY: help demo coverage docs requirements chargpt trading kernels pictures page check test test-full \
         test-devices bench fuzz torch clean
 
 help:
@@ -81,6 +82,10 @@ trading: $(VENV)/.demo
 
 chargpt: $(VENV)/.demo
 	@$(BIN)/python -m examples.chargpt
+
+page: $(VENV)/.demo
+	@$(BIN)/python examples/web/digits.py demo/page
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory demo/page
 
 kernels: $(VENV)/.demo
 	@set -e; for script in examples/kernels/[a-z]*.py; do \

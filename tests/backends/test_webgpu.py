@@ -160,7 +160,7 @@ def test_a_loop_of_any_length_ends_right_or_is_an_error(device):
     x = np.ones((1, 200_000), np.float32)
     total = weft.tensor(x, device=device).sum(1)
     if webgpu.facts_of(0)["max_turns"]:
-        with pytest.raises(LaunchError, match="a loop that the driver has ended too early"):
+        with pytest.raises(LaunchError, match="a loop that the driver ended"):
             total.numpy()
     else:
         assert total.numpy() == [200_000]

@@ -29,6 +29,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import (
     SERIAL,
     SHUFFLES,
+    THREADS,
     UNROLLED,
     VECTOR,
     Address,
@@ -74,6 +75,20 @@ else:
 _SHORT: Final = 40  # statements of a branch that is written twice
 
 
+def memories_of_groups(kernel: Kernel) -> frozenset[str]:
+    """Return the arrays that the threads of a group share: allocated outside of their loops."""
+    found: list[str] = []
+    own: set[str] = set()
+    dealt = False
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Alloc):
+            found.append(stmt.memory.name)
+        elif isinstance(stmt, For) and stmt.kind == THREADS:
+            dealt = True
+            own.update(s.memory.name for s in walk(stmt.body) if isinstance(s, Alloc))
+    return frozenset(found) - own if dealt else frozenset()
+
+
 def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Kernel:
     """Return the kernel with vector and unrolled axes and reductions materialised.
 
@@ -85,6 +100,7 @@ def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Ke
         If a REDUCE has a parallel axis, or an ALLOC in a vector loop differs in size by lane.
     """
     pass_ = Vectorize(kernel)
+    pass_.of_groups = memories_of_groups(kernel)
     pass_.legal = legal
     scope = pass_.root
     params = []
@@ -104,6 +120,8 @@ def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Ke
 
 class Vectorize(ReduceLowering):
     """The statements beside accesses and reductions."""
+
+    of_groups: frozenset[str] = frozenset()  # local arrays that threads of a group share
 
     @property
     def twice(self) -> bool:
@@ -239,7 +257,7 @@ class Vectorize(ReduceLowering):
         return m
 
     def _atomic(self, s: Atomic, scope: Scope, out: list[Stmt]) -> None:
-        if atomics.is_private(s.memory):
+        if atomics.is_private(s.memory) and s.memory.name not in self.of_groups:
             atomics.update(self, s, scope, out)
             return
         if scope.lanes > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 from weft.errors import UnsupportedError
@@ -21,7 +23,7 @@ from weft.renderers.cstyle.wgsl.memory import Place, atomic, get, put
 from weft.renderers.cstyle.wgsl.operations import ROWS, is_wide
 from weft.renderers.cstyle.wgsl.target import ENDS_LOOPS
 from weft.renderers.cstyle.wgsl.text import HEAD_WORDS, PRINTED, RECORD_WORDS, RESERVED
-from weft.renderers.cstyle.wgsl.uniform import deciding_loads
+from weft.renderers.cstyle.wgsl.uniformity import divergent, shared_value, shared_word
 from weft.renderers.launches.launch_split import arrays_of
 from weft.renderers.launches.work_items import Launches
 from weft.target import Target
@@ -73,10 +75,10 @@ class WGSLWriter(Writer):
         self.literals: set[int] = set()
         self.bases = {i.base.name for i in kernel.code
                       if isinstance(i, li.StorageInst) and i.base is not None}
-        self.deciding = deciding_loads(kernel.code)
         self.read = {name for i in kernel.code if not isinstance(i, li.StoreInst)
                      and not isinstance(i, li.StorageInst) for name in arrays_of(i)}
         self.read |= self.bases
+        self.divergent = divergent(kernel.code)
         self.users: dict[int, list[Inst]] = {}
         for inst in kernel.code:
             for v in inst.operands():
@@ -96,19 +98,17 @@ class WGSLWriter(Writer):
 
     def entry(self) -> str:
         """Return the entry of the launch."""
-        self.code(0, len(self.kernel.code))
+        code = self.kernel.code
+        if not self.first and self.kernel.messages:
+            failed = f"{self.accessor('status', 'load')}(0u)"
+            if any(isinstance(inst, li.BarrierInst) for inst in code):
+                failed = f"{shared_word(self, f'vec2<u32>({failed}, 0u)')}.x"
+            self.emit(f"if ({failed} != 0u) {{ return; }}")
+        self.code(0, len(code))
         if ENDS_LOOPS in self.target.features and turns(self.kernel.code) > _TURNS:
             self._test_loops()
-        lines = []
-        if not self.first and self.kernel.messages:
-            load = self.accessor("status", "load")
-            failed = f"{load}(0u)"
-            if any(isinstance(i, li.BarrierInst) for i in self.kernel.code):
-                lines += [f"  {line}" for line in self._told(failed, dt.uint32)]
-                failed = self._common(dt.uint32)[1]
-            lines.append(f"  if ({failed} != 0u) {{ return; }}")
         head = f"@compute @workgroup_size({self.items})\nfn {self.name}({_HEAD}) {{"
-        return "\n".join([head, *lines, *self.lines, "}"])
+        return "\n".join([head, *self.lines, "}"])
 
     def _test_loops(self) -> None:
         """Fail if loops have come to the turn at which the driver ends each of them."""
@@ -294,11 +294,6 @@ class WGSLWriter(Writer):
         value = inst.result
         self.type(value.dtype, value.lanes)
         text = get(self, self.place(inst.memory.name), inst.memory.dtype, self.index(inst.offset))
-        if value.id in self.deciding and inst.mask is None:
-            for line in self._told(text.text, value.dtype):
-                self.emit(line)
-            self.declare(value, self._common(value.dtype)[1])
-            return
         if inst.mask is None or self.number(inst.mask):
             self.declare(value, text)
             return
@@ -307,20 +302,6 @@ class WGSLWriter(Writer):
         self.emit(f"var {name}: {self.type(value.dtype)} = {fill.text};")
         self.emit(f"if ({self.arg(inst.mask)}) {{ {name} = {text.text}; }}")
         self.texts[value.id] = atom(name)
-
-    def _common(self, d: DType) -> tuple[str, str]:
-        """Return the variable by which one item tells the others a value, and what they read."""
-        kind = "u32" if d.is_bool else self.type(d)
-        name = f"weft_common_{kind.replace('<', '_').replace('>', '')}"
-        self.helper(name, lambda: f"var<workgroup> {name}: {kind};")
-        read = f"workgroupUniformLoad(&{name})"
-        return name, f"({read} != 0u)" if d.is_bool else read
-
-    def _told(self, text: str, d: DType) -> list[str]:
-        """Return statements by which the first item of a group tells the others a value."""
-        name, _ = self._common(d)
-        value = f"select(0u, 1u, {text})" if d.is_bool else text
-        return [f"if (local_id == 0u) {{ {name} = {value}; }}"]
 
     def store(self, inst: li.StoreInst) -> None:
         """Write a store of one element."""
@@ -373,6 +354,25 @@ class WGSLWriter(Writer):
 
     # control flow
 
+    @contextmanager
+    def _alike(self, inst: Inst) -> Iterator[None]:
+        """Have an instruction read values that are known to be the same for all items."""
+        before = {v.id: self.operand(v) for v in self.divergent.get(id(inst), ())}
+        for value in self.divergent.get(id(inst), ()):
+            self.texts[value.id] = shared_value(self, before[value.id], value)
+        yield
+        self.texts.update(before)
+
+    def loop(self, inst: li.Loop) -> None:
+        """Begin a loop."""
+        with self._alike(inst):
+            super().loop(inst)
+
+    def if_begin(self, inst: li.IfBegin) -> None:
+        """Begin a branch."""
+        with self._alike(inst):
+            super().if_begin(inst)
+
     def open_loop(self, inst: li.Loop, begin: str, end: str) -> None:
         """Begin a loop over [begin, end)."""
         name = self.named(inst.var)
@@ -395,7 +395,8 @@ class WGSLWriter(Writer):
 
     def while_test(self, inst: li.WhileTest) -> None:
         """Write the test of a while loop."""
-        self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ break; }}")
+        with self._alike(inst):
+            self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ break; }}")
 
     def check(self, inst: li.AssertInst) -> None:
         """Write an assertion: on failure write the status and leave the kernel."""
@@ -406,9 +407,10 @@ class WGSLWriter(Writer):
         self.accessor("status", "store")
         value, bound = (self.literal(0, dt.int64).text if v is None else self._word(v).text
                         for v in (inst.value, inst.bound))
-        call = f"weft_fail({inst.message + 1}u, {inst.message}u, {value}, {bound})"
-        leave = " return;" if inst.stops else ""
-        self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ {call};{leave} }}")
+        call = f"weft_fail({inst.message + 1}u, {inst.message}u, {value}, {bound});"
+        leave = " return;" if inst.stops else ""  # others wait for the item
+        with self._alike(inst):
+            self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ {call}{leave} }}")
 
     def _word(self, value: Value) -> Text:
         """Return a value as a word of 64 bits, as it is reported and printed."""
