@@ -179,6 +179,8 @@ class Target(Record):
         Names of the (op, dtype) that need no decomposition.
     native_conversions : frozenset of str
         Narrow floats (short names) that instructions convert from and to float32.
+    emulated : frozenset of str
+        Types that are computed with in words, by some hundred instructions an operation.
     style : str
         `VECTOR`: threads with registers of vectors; `SIMT`: many threads, each with one element.
     group_items, max_items, shared_bytes : int
@@ -207,6 +209,7 @@ class Target(Record):
     memory_bytes: int = 0
     operations: frozenset[tuple[str, str]] = frozenset()
     native_conversions: frozenset[str] = frozenset()
+    emulated: frozenset[str] = frozenset()
     ieee_extremes: bool = False
     style: str = VECTOR
     group_items: int = 64
@@ -222,6 +225,10 @@ class Target(Record):
         the partner is float32; every other pair goes by way of float32.
         """
         return (op.name, dtype.text) in self.operations
+
+    def computes(self, dtype: DType) -> bool:
+        """Return whether instructions of the device compute with floats of a type."""
+        return self.supports(Op.ADD, dtype) and dtype.text not in self.emulated
 
     def without(self, operations: Iterable[Operation], dtype: DType) -> Target:
         """Return the target with operations on a type to be decomposed."""
@@ -245,7 +252,7 @@ class Target(Record):
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
                  str(self.vector_registers), str(self.whole_vectors), self.style,
                  f"{self.group_items},{self.max_items},{self.shared_bytes}",
-                 ",".join(sorted(self.native_conversions)),
+                 ",".join(sorted(self.native_conversions)), ",".join(sorted(self.emulated)),
                  f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}",
                  ",".join(map(str, self.costs.values()))]
         parts += [f"{op}:{d}" for op, d in sorted(self.operations)]

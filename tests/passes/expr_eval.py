@@ -72,6 +72,11 @@ def _shift(fn, fill):
     return shifted
 
 
+def _mulhi(a, b):
+    assert a.dtype == np.uint32, a.dtype
+    return (a.astype(np.uint64) * b.astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
+
+
 _OPS = {
     Op.NEG: np.negative,
     Op.NOT: np.invert,
@@ -91,6 +96,9 @@ _OPS = {
     Op.XOR: np.bitwise_xor,
     Op.SHL: _shift(np.left_shift, np.zeros_like),
     Op.SHR: _shift(np.right_shift, lambda x: np.where(x < 0, -1, 0).astype(x.dtype)),
+    Op.MULHI: _mulhi,
+    Op.MIN: np.minimum,
+    Op.MAX: np.maximum,
     Op.LT: np.less,
     Op.LE: np.less_equal,
     Op.EQ: np.equal,

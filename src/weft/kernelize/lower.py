@@ -93,7 +93,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     scratch: tuple[Memory, ...] = ()
     tiled = plain = False
     if group.kind == "scan":
-        em = lower_scan(group.members[0], sources, stored)
+        em = lower_scan(group.members[0], sources, stored, target)
     elif group.kind == "sort":
         em, scratch = lower_sort(group.members[0], sources, stored, target)
     elif group.kind == "scatter":

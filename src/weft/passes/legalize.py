@@ -15,6 +15,7 @@ Limits: accumulators and memory keep their type; atomics on narrow floats are le
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -78,7 +79,9 @@ class Legalizer:
 
     def __init__(self, target: Target, decompose: Decompose | None = None) -> None:
         tables = target.supports(Op.LOOKUP, dt.uint32)
-        self.target, self.decompose = target, decompose or partial(_plain, tables=tables)
+        self.double = target.computes(dt.float64)
+        self.target = target
+        self.decompose = decompose or partial(_plain, tables=tables, double=self.double)
         self._done: dict[Expr, Expr] = {}
 
     def one(self, root: Expr) -> Expr:
@@ -100,8 +103,7 @@ class Legalizer:
                 key = (new.op.name, (new.args[-1] if new.args else new).dtype.text)
                 expanded = None if key in above and new.op is not Op.CAST else self._expand(new)
                 if expanded is None:
-                    raise UnsupportedError("legalize", found=f"{key[0]} of {key[1]}",
-                                           expected=f"an operation of {self.target.name}")
+                    raise self._lacks(new)
                 final = self._rewrite(expanded, above | {key})
                 done[new] = final
                 new = final
@@ -109,6 +111,19 @@ class Legalizer:
                 new = done.get(new, new)
             done[e] = done[new] = new
         return done[root]
+
+    def _lacks(self, e: Expr) -> UnsupportedError:
+        """Return the error for an operation that the target lacks."""
+        name, double = self.target.name, dt.float64
+        if double in (e.dtype, *(a.dtype for a in e.args)) and not self.target.supports(
+                Op.ADD, double):
+            return UnsupportedError(
+                "legalize", found=f"{e.op.name} of float64, which {name} lacks",
+                expected="float32 or integers",
+                hint="compute with dtype=weft.float32; in kernels a number such as 0.5 is float64 "
+                     "until it meets a float32: write weft.float32(0.5)")
+        found = f"{e.op.name} of {(e.args[-1] if e.args else e).dtype.text}"
+        return UnsupportedError("legalize", found=found, expected=f"an operation of {name}")
 
     def _pending(self, root: Expr) -> list[Expr]:
         """Return what is not rewritten yet below `root`, operands first."""
@@ -128,22 +143,24 @@ class Legalizer:
     def _expand(self, e: Expr) -> Expr | None:
         """Return what stands for one operation that the target lacks."""
         if e.op is Op.CAST:
-            return _cast(e.args[0], e.dtype)
+            return _cast(e.args[0], e.dtype, self.double)
         operand = e.args[-1].dtype if e.args else e.dtype
         if _is_narrow(operand):
             return _narrow(e)
         if e.op is Op.LOOKUP:
             return _choose(e)
+        if not self.double and operand is dt.float32 and e.op is Op.FLOORDIV:
+            return _floordiv_in_single(*e.args)
         own = _OWN.get((e.op, operand.kind))
         return own(*e.args) if own is not None else self.decompose(e.op, e.args)
 
 
-def _plain(op: Operation, args: tuple[Expr, ...], tables: bool) -> Expr | None:
+def _plain(op: Operation, args: tuple[Expr, ...], tables: bool, double: bool) -> Expr | None:
     """See `weft.passes.transcendental.decompose`, which few kernels need."""
     with importing:
         from weft.passes.transcendental import decompose
 
-    return decompose(op, args, tables=tables)
+    return decompose(op, args, tables=tables, double=double)
 
 
 def _scale(x: Expr, n: Expr) -> Expr:
@@ -214,7 +231,7 @@ def _narrow(e: Expr) -> Expr:
     return ex.cast(ex.make(e.op, dt.float32, wide, e.attr, e.lanes), d)
 
 
-def _cast(x: Expr, to: DType) -> Expr | None:
+def _cast(x: Expr, to: DType, double: bool = True) -> Expr | None:
     """Route a cast with a narrow float on one side by way of float32."""
     source = x.dtype
     if _is_narrow(source):
@@ -223,6 +240,8 @@ def _cast(x: Expr, to: DType) -> Expr | None:
         return None
     if source.kind in "bui" and source.bits <= 16:
         return ex.cast(ex.cast(x, dt.float32), to)  # exact in 24 bits
+    if source.kind in "ui" and not double:
+        return ex.cast(_integer_to_odd(x), to)
     if source.kind in "ui":
         x = ex.cast(_sticky(x) if source.bits > 53 else x, dt.float64)
     return ex.cast(round_to_odd(x), to)
@@ -237,6 +256,16 @@ def _sticky(x: Expr) -> Expr:
     if x.dtype.kind == "i":
         fits = fits & x.ge(-limit)
     return ex.where(fits, x, (x ^ low) | odd)
+
+
+def _integer_to_odd(x: Expr) -> Expr:
+    """Round an integer to float32 as `round_to_odd` does."""
+    near = ex.cast(x, dt.float32)
+    back = ex.cast(near, x.dtype)
+    bits = ex.bitcast(near, dt.uint32)
+    beyond = ex.where(x.lt(0), back.lt(x), back.gt(x)) if x.dtype.kind == "i" else back.gt(x)
+    other = ex.where(beyond, bits - 1, bits + 1)
+    return ex.bitcast(ex.where(back.ne(x) & (bits & 1).eq(0), other, bits), dt.float32)
 
 
 def round_to_odd(x: Expr) -> Expr:
@@ -280,6 +309,29 @@ def _float_floordiv(x: Expr, y: Expr) -> Expr:
     signed = ex.binary(Op.COPYSIGN, zero, x / y)
     exact = ex.where(quotient.eq(zero), signed, floor)
     return ex.where(y.eq(zero), x / y, exact)
+
+
+def _floordiv_in_single(x: Expr, y: Expr) -> Expr:
+    """Return what `_float_floordiv` does of float32, by a fused multiply-add.
+
+    The remainder of a quotient that is rounded to a whole number is exact, and tells on which side
+    the quotient is. From 2**24 on quotients are whole; one whose floor lies half-way between two
+    of them is rounded to the even one.
+    """
+    zero = ex.const(0.0, x.dtype, x.lanes)
+    quotient = x / y
+    floor = ex.unary(Op.FLOOR, quotient)
+    rest = ex.where(floor.eq(zero), x, ex.mad(-floor, y, x))
+    too_far = (rest.lt(zero) ^ y.lt(zero)) & rest.ne(zero)
+    small = ex.where(too_far, floor - 1.0, floor)
+    bits = ex.bitcast(quotient, dt.uint32)
+    half = ex.bitcast((bits & 0x7F800000) - (24 << 23), x.dtype)  # of the last place
+    odd = (bits & 1).ne(0)
+    large = ex.where(odd & (rest / y).lt(1.0 - half), quotient - (half + half), quotient)
+    size = ex.unary(Op.ABS, quotient)
+    found = ex.where(size.lt(2.0**24), small, large)
+    found = ex.where(ex.unary(Op.ABS, x).lt(math.inf), found, ex.const(math.nan, x.dtype, x.lanes))
+    return ex.where(y.eq(zero), quotient, found)
 
 
 # integers

@@ -15,6 +15,7 @@ from weft.kernelize.common.emit import Emitter
 from weft.kernelize.common.indexing import Index
 from weft.kernelize.common.rows import at
 from weft.kernelize.common.sizes import upper_bound
+from weft.target import Target
 
 JOINS: Final = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 JOINED_EXACTLY: Final = ("max", "min")  # without rounding
@@ -27,6 +28,10 @@ class Scan:
     ----------
     wide : DType
         Type of the running value.
+    has_double : bool
+        Whether the target has float64, if only in words.
+    is_compensated : bool
+        Whether it is a sum of float32 to which what its roundings lose is added apart.
     is_linear : bool
         Whether it is a linear recurrence.
     is_logarithm : bool
@@ -36,14 +41,21 @@ class Scan:
         out of its range and back, nor where a join is long.
     """
 
-    def __init__(self, node: Node, em: Emitter, stored: Memory) -> None:
+    def __init__(self, node: Node, em: Emitter, stored: Memory, target: Target | None = None
+                 ) -> None:  # fmt: skip
         self.node, self.em, self.stored = node, em, stored
         self.axis, self.kind = node.attr.axis, node.attr.kind
         self.is_linear = node.op is Op.RECURRENCE
         self.extent = as_expr(node.shape[self.axis])
         self.wide = dt.accumulator_dtype(node.dtype)
+        self.has_double = target is None or target.supports(Op.ADD, dt.float64)
+        self.is_compensated = False
         if not self.is_linear and self.kind not in JOINED_EXACTLY and node.dtype is dt.float32:
-            self.wide = dt.float64  # a value that is rounded to float32 at each step drifts away
+            # A value that is rounded to float32 at each step drifts away.
+            self.is_compensated = (self.kind == "sum" and target is not None
+                                   and not target.computes(dt.float64))
+            if self.has_double and not self.is_compensated:
+                self.wide = dt.float64
         self.is_product = self.kind == "prod" and node.dtype.is_float
         self.is_logarithm = self.kind == "logsumexp"
         self.is_joined_in_any_order = not (
@@ -69,6 +81,10 @@ class Scan:
              out: bool = True) -> None:  # fmt: skip
         """Emit the loop over elements of a row, which leaves its last value in the carry."""
         em = self.em
+        lost = Memory(f"{name}.lost", self.wide, (), "register")
+        if self.is_compensated:  # what the sum loses in each step, added up apart (Neumaier, 1974)
+            em.alloc(lost)
+            em.emit(Store(lost, (), self.neutral()))
         em.open()
         k = em.loop_var(name, upper_bound(count))
         position = start + k
@@ -78,10 +94,27 @@ class Scan:
         after = em.fresh("next", self.wide)
         em.emit(Let(after, value))
         em.emit(Store(carry, (), after))
+        if self.is_compensated:
+            after = self._compensated(before, self.element(index, position), after, lost)
         if out:
             em.emit(Store(self.stored, self.place(index, position),
                           ex.cast(after, self.node.dtype)))  # fmt: skip
         em.emit(For(k, count, SERIAL, em.close()))
+        if self.is_compensated:
+            total, rest = em.fresh("total", self.wide), em.fresh("rest", self.wide)
+            em.emit(Load(total, carry, ()))
+            em.emit(Load(rest, lost, ()))
+            em.emit(Store(carry, (), _corrected(total, rest)))
+
+    def _compensated(self, before: Expr, value: Expr, after: Expr, lost: Memory) -> Expr:
+        """Emit what a sum loses when it is rounded, added up apart, and return the sum with it."""
+        em = self.em
+        part = after - before
+        rest, more = em.fresh("rest", self.wide), em.fresh("more", self.wide)
+        em.emit(Load(rest, lost, ()))
+        em.emit(Let(more, rest + ((before - (after - part)) + (value - part))))
+        em.emit(Store(lost, (), more))
+        return _corrected(after, more)
 
     def place(self, index: Index, position: Expr) -> Index:
         """Return where the step at a position of a row reads and writes."""
@@ -110,3 +143,8 @@ class Scan:
         below = ex.unary(Op.NEG, ex.unary(Op.ABS, before - value))
         more = ex.unary(Op.LOG1P, ex.unary(Op.EXP, below))
         return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)
+
+
+def _corrected(total: Expr, rest: Expr) -> Expr:
+    """Return a sum with what it lost, which is no number once the sum is infinite."""
+    return ex.where(rest.eq(rest), total + rest, total)

@@ -12,6 +12,7 @@ from weft.kernelize.common.rows import close_rows, open_rows
 from weft.kernelize.common.sizes import elements, upper_bound
 from weft.kernelize.scans.running_value import Scan
 from weft.kernelize.scans.scan_blocks import Blocks
+from weft.target import Target
 
 LONG: Final = 1 << 13  # elements of a row that is cut into blocks where there are few rows
 LONG_SUM: Final = 1 << 15  # the same where one row alone can be scanned in lanes
@@ -20,7 +21,8 @@ FEW_SUMS: Final = 4
 LONG_LOGARITHM: Final = 128  # a step takes so long that fewer rows than a vector holds are cut
 
 
-def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory]) -> Emitter:
+def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory],
+               target: Target | None = None) -> Emitter:  # fmt: skip
     """Return the nest of a running sum, product, maximum or minimum, or of a recurrence.
 
     A register carries the running value: the rows beside each other in memory are lanes of it.
@@ -28,7 +30,7 @@ def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memor
     """
     axis = node.attr.axis
     em = Emitter(sources, hoist=False)
-    scan = Scan(node, em, stored[node])
+    scan = Scan(node, em, stored[node], target)
     loops, index = open_rows(em, node.shape, axis)
     carry = scan.start(index, "carry")
     left = Blocks(scan, index, carry).emit() if _is_long(node, scan) else ex.index(0)

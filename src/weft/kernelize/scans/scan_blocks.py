@@ -74,7 +74,8 @@ class Blocks:
     def __init__(self, scan: Scan, index: Index, carry: Memory) -> None:
         self.scan, self.em, self.index, self.carry = scan, scan.em, index, carry
         self.wide = scan.wide
-        self.exact = dt.float64 if scan.is_linear and self.wide is dt.float32 else self.wide
+        single = scan.is_linear and self.wide is dt.float32
+        self.exact = dt.float64 if single and scan.has_double else self.wide
         # What blocks leave of a row goes step by step: nothing should, where a step takes long.
         self.blocks, self.size = _cut(upper_bound(scan.extent), 1 if scan.is_logarithm else UNIT)
         self.tables = [self._table(name, self.exact) for name in self._names()]

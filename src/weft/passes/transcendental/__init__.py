@@ -13,7 +13,12 @@ from typing import Final
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, cast, unary
 from weft.ir.op import Op, Operation
-from weft.passes.transcendental import tables, trigonometric_tables
+from weft.passes.transcendental import (
+    single_power,
+    single_trigonometric,
+    tables,
+    trigonometric_tables,
+)
 from weft.passes.transcendental.error_function import erf, erfc
 from weft.passes.transcendental.exponential import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
 from weft.passes.transcendental.inverse_trigonometric import acos, asin, atan, atan2
@@ -79,16 +84,30 @@ FROM_TABLES: Final[dict[Operation, Callable[..., Expr]]] = {
 }
 
 
-def decompose(op: Operation, args: tuple[Expr, ...], *, tables: bool = False) -> Expr | None:
+# float32, for targets that do not compute float64
+WITHOUT_DOUBLE: Final[dict[Operation, Callable[..., Expr]]] = {
+    Op.COS: single_trigonometric.cos,
+    Op.ERFC: tables.erfc,
+    Op.POW: single_power.pow,
+    Op.SIN: single_trigonometric.sin,
+    Op.TAN: single_trigonometric.tan,
+}
+
+
+def decompose(op: Operation, args: tuple[Expr, ...], *, tables: bool = False,
+              double: bool = True) -> Expr | None:  # fmt: skip
     """Return ``op(*args)`` in plain arithmetic, or None where there is nothing to decompose.
 
     None is returned for ops outside `TRANSCENDENTALS` and for integer operands (``POW``). With
-    `tables`, LOOKUP counts as plain arithmetic, too.
+    `tables`, LOOKUP counts as plain arithmetic, too; without `double`, float64 does not (for
+    operands of other types).
     """
     found = TRANSCENDENTALS.get(op)
     own = args[0].dtype if args else dt.bool_
     if found is None or not own.is_float:
         return None
+    if not double and own.bits <= 32:
+        found = WITHOUT_DOUBLE.get(op, found)
     if tables and own.bits <= 32:
         found = FROM_TABLES.get(op, found)
     if own.bits >= 32:

@@ -68,22 +68,22 @@ def _split(x: Expr) -> Pair:
 def pow(x: Expr, y: Expr) -> Expr:
     """Return ``x**y`` as in C99 (``pow(x, 0)`` and ``pow(1, y)`` are 1 even for NaN)."""
     power = _power_double if x.dtype is dt.float64 else _power_single
-    return _with_c99_signs(x, y, power(magnitude(x), y))
+    return with_c99_signs(x, y, power(magnitude(x), y))
 
 
 def _power_single(base: Expr, y: Expr) -> Expr:
     wide = cast(base, dt.float64)
     k, m = _split(wide)
     f = m - 1.0
-    logarithm = _at_ends(wide, mad(f, horner(f, _LOG2_SINGLE), k))
-    product = _of_one(wide, y, logarithm * cast(y, dt.float64))
+    logarithm = at_ends(wide, mad(f, horner(f, _LOG2_SINGLE), k))
+    product = of_one(wide, y, logarithm * cast(y, dt.float64))
     return cast(exp2_single(at_most(at_least(product, -160.0), 140.0)), dt.float32)
 
 
 def _power_double(base: Expr, y: Expr) -> Expr:
     high, low = _log2_double(base)
-    high = _at_ends(base, high)
-    product = _of_one(base, y, high * y)
+    high = at_ends(base, high)
+    product = of_one(base, y, high * y)
     rest = mad(low, y, mad(high, y, -product))
     # Where the product overflows, or is that of 1 to an infinite power, the rest is no number.
     usual = magnitude(product).lt(1100.0) & magnitude(y).lt(INF)
@@ -94,13 +94,16 @@ def _power_double(base: Expr, y: Expr) -> Expr:
     return scale_twice(horner((product - n) + rest, EXP2[64]), bits, DOUBLE)
 
 
-def _at_ends(base: Expr, logarithm: Expr) -> Expr:
+def at_ends(base: Expr, logarithm: Expr) -> Expr:
     """Put in log2 of infinity, NaN and 0."""
     return select(base.eq(0.0), -INF, where(base.lt(INF), logarithm, base), base)
 
 
-def _of_one(base: Expr, y: Expr, product: Expr) -> Expr:
-    # 1 to an infinite power is 1, but to NaN it is NaN (unless x is +1, which comes later)
+def of_one(base: Expr, y: Expr, product: Expr) -> Expr:
+    """Put in ``y * log2(base)`` where the base is 1.
+
+    1 to an infinite power is 1, but to NaN it is NaN (unless x is +1, which comes later).
+    """
     return select(base.eq(1.0) & y.eq(y), 0.0, product, product)
 
 
@@ -127,7 +130,7 @@ def _log2_double(x: Expr) -> Pair:
     return total, lost + part_low
 
 
-def _with_c99_signs(x: Expr, y: Expr, value: Expr) -> Expr:
+def with_c99_signs(x: Expr, y: Expr, value: Expr) -> Expr:
     """Give ``abs(x)**y`` its sign, and the values that do not depend on one operand."""
     half = y * 0.5
     whole = unary(Op.TRUNC, y).eq(y)

@@ -392,18 +392,19 @@ class _Writer:
     def if_alive(self, inst: Inst) -> None:
         """Write what an item that has failed leaves out; its result is zero then."""
         out = self.out
-        results = inst.results()
+        results = tuple([v for v in inst.results() if v.id in self.used])
         cells = [Memory(out.name("result"), v.dtype, (ex.index(1),), "register") for v in results]
         for cell in cells:
             zero = False if cell.dtype.is_bool else 0.0 if cell.dtype.is_float else 0
             out.emit(li.StorageInst(cell, 1))
             out.emit(li.StoreInst(cell, self.zero, out.const(zero, cell.dtype)))
         out.emit(li.IfBegin(self.and_alive(None)))
-        own = [out.value(v.dtype) for v in results]
+        renamed = {v.id: out.value(v.dtype) for v in inst.results()}
+        own = [renamed[v.id] for v in results]
         if isinstance(inst, li.AtomicInst):
-            inst = inst.replace(result=own[0])
+            inst = inst.replace(result=renamed[inst.result.id])
         elif isinstance(inst, li.CallInst):
-            inst = inst.replace(vars=tuple(own))
+            inst = inst.replace(vars=tuple([renamed[v.id] for v in inst.vars]))
         out.emit(inst)
         for cell, v in zip(cells, own, strict=True):
             out.emit(li.StoreInst(cell, self.zero, v))

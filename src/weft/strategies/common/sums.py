@@ -55,7 +55,7 @@ def block_of(n: int, least: int, factor: int) -> int:
 
 def join_blocks(plan: Plan, axis: str) -> None:
     """Add up what is left of each block in float64, which takes no time beside the blocks."""
-    if plan.attempt("cascade", axis) and plan.target.supports(Op.ADD, dt.float64):
+    if plan.attempt("cascade", axis) and plan.target.computes(dt.float64):
         plan.attempt("promote", axis)
 
 

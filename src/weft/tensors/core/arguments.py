@@ -12,13 +12,14 @@ from weft.driver import placement
 from weft.driver.context import context
 from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
 from weft.ir import infer
-from weft.ir.node import HOST
+from weft.ir.dtype import DType
+from weft.ir.node import HOST, Node
 from weft.tensors.core.devices import AUTO, get_default_device
 from weft.tensors.core.lazy_tensor import TensorCore
 
 __all__ = [
-    "check_rank", "check_tensor", "choice", "count_of", "describe", "items_of", "number",
-    "place_of",
+    "check_rank", "check_tensor", "choice", "computes", "count_of", "describe", "items_of",
+    "number", "place_of",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=TensorCore)
@@ -49,6 +50,11 @@ def check_rank(value: TensorCore, least: int, operation: str) -> None:
     if len(value.shape) < least:
         raise ShapeError(operation, found=f"shape {value.shape}",
                          expected=f"at least {least} axes" if least > 1 else "at least one axis")
+
+
+def computes(node: Node, dtype: DType) -> bool:
+    """Return whether the device of a value computes with floats of a type."""
+    return context(node.device).target.computes(dtype)
 
 
 def place_of(device: object, operation: str, expected: str = "the name of a device that is here"

@@ -13,7 +13,7 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op
-from weft.tensors.core.arguments import count_of, number
+from weft.tensors.core.arguments import computes, count_of, number
 from weft.tensors.core.promotion import broadcast_shapes
 from weft.tensors.core.source_positions import stamp
 from weft.tensors.core.tensor_value import Scalar
@@ -116,7 +116,8 @@ class Reduction(Repetition):
         """Return variances in the type that squares are added in, and the result's type.
 
         Squares are all positive, so that each rounding of their sum would count in full: elements
-        of float32 are subtracted, squared and added in float64, and the result is rounded once.
+        of float32 are subtracted, squared and added in float64, and the result is rounded once;
+        on a device that does not compute float64, in float32, where sums are made of blocks.
         """
         if isinstance(correction, bool) and unbiased is None:
             unbiased, correction = correction, 1
@@ -125,7 +126,9 @@ class Reduction(Repetition):
         correction = number(correction, name)
         axes = self._axes(axis if dim is None else dim, name)
         x, out = self._float_input(name)
-        wide = dt.float64 if out is dt.float32 else x.dtype
+        wide = x.dtype
+        if out is dt.float32 and computes(x._read(), dt.float64):
+            wide = dt.float64
         centred = x.astype(wide).sub(x.mean(axes, True).astype(wide))
         total = centred.mul(centred).sum(axes, keep)
         drift = centred.detach().sum(axes, keep)
