@@ -23,7 +23,8 @@ def scanned(kind, shape, rng, axis, values=None):
     x = leaf(*shape)
     step, = kernelize([infer.scan(x, kind, axis, False)], TARGET)
     legal = legalize(step.kernel, TARGET)
-    assert all(e.dtype is not dt.float64 for e in ex.toposort([e for s in walk(legal.body) for e in s.exprs()]))
+    roots = [e for s in walk(legal.body) for e in s.exprs()]
+    assert all(e.dtype is not dt.float64 for e in ex.toposort(roots))
     given = random_array(x, rng) if values is None else values.ravel()
     out = np.zeros(given.size, np.float32)
     run(legal, [given, out])
