@@ -9,7 +9,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir.interpret.interpret import run
-from weft.ir.traverse import exprs_of
+from weft.ir.traverse import walk
 from weft.kernelize.build import kernelize
 from weft.passes.legalize import legalize
 from weft.target import SIMT, Target, native_operations
@@ -23,7 +23,8 @@ def scanned(kind, shape, rng, axis, values=None):
     x = leaf(*shape)
     step, = kernelize([infer.scan(x, kind, axis, False)], TARGET)
     legal = legalize(step.kernel, TARGET)
-    assert all(e.dtype is not dt.float64 for e in ex.toposort(list(exprs_of(legal))))
+    roots = [e for s in walk(legal.body) for e in s.exprs()]
+    assert all(e.dtype is not dt.float64 for e in ex.toposort(roots))
     given = random_array(x, rng) if values is None else values.ravel()
     out = np.zeros(given.size, np.float32)
     run(legal, [given, out])
