@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from weft.ir import dtype as dt
 from weft.renderers.cstyle.c.target import LACKING
 from weft.target import ASSUMED, REPORTED, SIMT, Target, native_operations
 
@@ -37,6 +38,7 @@ def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
         name="webgpu", arch="wgsl", style=SIMT, vector_bytes=4,
         group_items=min(_ITEMS, int(facts["max_threads"])), max_items=int(facts["max_threads"]),
         shared_bytes=int(facts["shared_bytes"]) - _KEPT,
+        emulated=frozenset({dt.float64.text}),
         features=(ENDS_LOOPS,) if facts.get("max_turns") else (),
         cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or 0), operations=operations,
