@@ -119,8 +119,7 @@ def test_without_a_compiler_it_is_absent_and_says_why(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DeviceError, match="gcc is not on PATH; cc is not on PATH"):
         registry.lookup("cpu/c")
-    (found,) = registry.more_pairs()
-    assert found.family == "cpu/c"
+    (found,) = [f for f in registry.more_pairs() if f.family == "cpu/c"]
     assert "no C compiler" in found.reason
     assert registry.lookup("cpu")
     config.reset(Config(device="cpu/c"))
@@ -132,7 +131,8 @@ def test_the_configuration_disables_it():
     config.reset(Config(backends={"cpu/c": BackendConfig(enabled=False)}))
     with pytest.raises(DeviceError, match="disabled"):
         registry.lookup("cpu/c")
-    assert [f.reason for f in registry.more_pairs()] == ["disabled in the configuration"]
+    reasons = [f.reason for f in registry.more_pairs() if f.family == "cpu/c"]
+    assert reasons == ["disabled in the configuration"]
     assert registry.lookup("cpu")
 
 
