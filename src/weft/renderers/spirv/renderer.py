@@ -10,6 +10,7 @@ from weft.ir.dtype import DType
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.renderers.base import PLAIN, Source, Style
+from weft.renderers.cstyle.split import split_vectors
 from weft.renderers.launches.work_items import Launches, launches
 from weft.renderers.spirv.failure import PRINTED
 from weft.renderers.spirv.image import image_text
@@ -51,6 +52,7 @@ class SpirvRenderer:
         if style.inlined:
             raise UnsupportedError("render", found="a kernel for a caller in its own module",
                                    expected="a kernel of its own, in SPIR-V")
+        kernel = split_vectors(kernel, 1)
         return self.written(kernel, launches(kernel, self.target), name or kernel.name)
 
     def written(self, kernel: LinearKernel, cut: Launches, symbol: str) -> Source:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weft.ir import dtype as dt
-from weft.ir.op import Op
 from weft.target import REPORTED, SIMT, Target, native_operations
 
 __all__ = ["FEATURES", "FUSED", "ITERATIONS", "vulkan_target"]
@@ -22,8 +21,6 @@ FEATURES: Final = (
 _ITEMS: Final = 64  # of a work-group: two warps, or a wave
 FUSED: Final = {"f32": "fusedFloat32", "f64": "fusedFloat64"}  # measured: Fma is rounded once
 ITERATIONS: Final = "loopIterations="  # turns of loops after which the driver ends them
-_LANES: Final = (Op.BROADCAST, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE, Op.SHUFFLE, Op.BITS,
-                 Op.WORDS, Op.RAMP, Op.PLACES)  # fmt: skip
 
 
 def vulkan_target(host: Target, facts: Mapping[str, Any]) -> Target:
@@ -51,7 +48,7 @@ def vulkan_target(host: Target, facts: Mapping[str, Any]) -> Target:
         style=SIMT, group_items=min(_ITEMS, most),
         shared_bytes=int(facts.get("maxComputeSharedMemorySize") or 0), name="vulkan",
         arch="vulkan", cpu="", features=tuple(sorted(features)), vector_bytes=4,
-        operations=native_operations(floats, without=_LANES), native_conversions=frozenset(),
+        operations=native_operations(floats), native_conversions=frozenset(),
         ieee_extremes=False, cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or host.memory_bytes),
         sources=(("cores", REPORTED), ("memory_bytes", REPORTED), ("operations", REPORTED)),
