@@ -25,10 +25,12 @@ def _const(v: Values, inst: Compute) -> Term:
 
 def _arithmetic(operator: str) -> Row:
     def row(v: Values, inst: Compute) -> Term:
-        a, b = (v.term(x) for x in inst.args)
         d = inst.result.dtype
-        made = a.op(operator, b)
-        return made if d.kind == "f" else wrapped(made, d)
+        if d.kind == "f":
+            a, b = (v.unfolded(x) for x in inst.args)
+            return a.op(operator, b)
+        a, b = (v.term(x) for x in inst.args)
+        return wrapped(a.op(operator, b), d)
 
     return row
 

@@ -65,6 +65,8 @@ class Values:
         self.ranges: Ranges = {}
         self.terms: dict[int, Term] = {}
         self.numbers: dict[int, Any] = {}
+        self.fixed: set[int] = set()  # values that are made of constants alone
+        self.zero: Term | None = None  # a zero of 32 bits that no compiler knows
 
     def term(self, value: Value) -> Term:
         """Return what a value is in the module."""
@@ -72,6 +74,14 @@ class Values:
         if found is None:
             raise VerifyError("render", found=f"{value!r} used before its definition")
         return found
+
+    def unfolded(self, value: Value) -> Term:
+        """Return a float that no compiler knows to be zero: Mesa folds sums and quotients."""
+        term = self.term(value)
+        if value.id not in self.fixed or self.zero is None or self.number(value):
+            return term
+        bits = term.bits()
+        return (bits | self.zero.to(bits.kind)).bitcast(term.kind)
 
     def number(self, value: Value) -> Any:
         """Return the Python value of a constant, else None."""

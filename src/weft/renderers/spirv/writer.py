@@ -151,6 +151,7 @@ class LaunchWriter(Values):
                 self._arguments[i.slot] = argument(count + i.slot)
         count += len(self.kernel.variables)
         self.status = argument(count)
+        self.zero = (self.status & 1).to("u32")  # addresses of records are even
         if used & set(self.scratch):
             start = argument(count + 1)
             for name in used & set(self.scratch):
@@ -206,6 +207,8 @@ class LaunchWriter(Values):
             raise self.lacks(inst)
         if not inst.args:
             self.numbers[inst.result.id] = inst.attr
+        if all(v.id in self.fixed for v in inst.args):
+            self.fixed.add(inst.result.id)
         ranges.record(self.ranges, inst)
         self.define(inst.result, row(self, inst))
 
