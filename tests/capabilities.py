@@ -85,6 +85,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "opencl": _driver("opencl"),
     "opencl:intel": _driver("opencl:intel"),
     "opencl:pocl": _driver("opencl:pocl"),
+    "opencl:pocl/threads": _driver("opencl:pocl"),
     "vulkan": _driver("vulkan"),
     "vulkan:lavapipe": _driver("vulkan:lavapipe"),
     "vulkan:swiftshader": _driver("vulkan:swiftshader"),

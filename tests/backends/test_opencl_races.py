@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("saxpy", "warp_reduction", "histogram", "transpose")
+EXAMPLES = (*((name, "") for name in ("saxpy", "warp_reduction", "transpose")),
+            *((name, "/threads") for name in ("histogram", "block_reduction", "scan", "softmax")))
 
 RACE = """
 import numpy as np
@@ -35,9 +36,9 @@ def run(code):
 @pytest.mark.slow
 @pytest.mark.grid
 @pytest.mark.requires("oclgrind")
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_have_no_races(name):
-    done = run("import weft; weft.set_default_device('opencl:oclgrind')\n"
+@pytest.mark.parametrize(("name", "pair"), EXAMPLES)
+def test_examples_have_no_races(name, pair):
+    done = run(f"import weft; weft.set_default_device('opencl:oclgrind{pair}')\n"
                f"from examples.kernels import {name}; {name}.check()")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "race" not in done.stderr.lower()

@@ -11,7 +11,7 @@ from weft import gpu, nn
 from weft.errors import BoundsError
 
 DEVICES = [pytest.param(name, marks=pytest.mark.requires(name))
-           for name in ("opencl:pocl", "opencl:intel")]  # fmt: skip
+           for name in ("opencl:pocl", "opencl:intel", "opencl:pocl/threads")]  # fmt: skip
 EXAMPLES = sorted(p.stem for p in Path(__file__).parents[2].glob("examples/kernels/[a-z]*.py"))
 KINDS = {"add": np.add, "max": np.maximum, "min": np.minimum, "and_": np.bitwise_and,
          "or_": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
