@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import os
 import struct
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -94,7 +93,7 @@ class Session:
         self._staged = usage.MAP_READ | usage.COPY_DST
         self._uniform = usage.UNIFORM | usage.COPY_DST
         self.settling = mutex()
-        self._polling = threading.Lock()
+        self._polling = mutex()
         self.texts: deque[tuple[str, str]] = deque()
         self.pending: deque[Any] = deque()
         self.blocks: dict[int, Block] = {}
