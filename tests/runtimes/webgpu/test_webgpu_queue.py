@@ -29,6 +29,17 @@ def test_copies_and_fills_of_odd_lengths_touch_nothing_else(device, rng):
             np.testing.assert_array_equal(images.get(device, held, np.uint8), want)
 
 
+def test_the_last_bytes_of_a_buffer_are_written_one_by_one(device):
+    sent = np.full(64, 9, np.uint8)
+    held, other = images.put(device, sent), images.put(device, sent)
+    device.pool.host_to_pool(b"\1\1", View(held, 60))
+    np.testing.assert_array_equal(images.get(device, held, np.uint8)[58:], [9, 9, 1, 1, 9, 9])
+    device.queue.fill(View(held, 60), 1, 0)
+    np.testing.assert_array_equal(images.get(device, held, np.uint8)[58:], [9, 9, 0, 1, 9, 9])
+    device.queue.copy(View(other, 60), View(held, 60), 2)
+    np.testing.assert_array_equal(images.get(device, other, np.uint8)[58:], [9, 9, 0, 1, 9, 9])
+
+
 @pytest.mark.parametrize("stage", [16, 64 << 20])
 def test_copies_that_overlap(device, monkeypatch, stage):
     monkeypatch.setattr(queues, "_STAGE", stage)

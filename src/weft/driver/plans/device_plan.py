@@ -68,8 +68,11 @@ class DevicePlan(Reported):
         if self._programs is None:
             with self._lock:
                 if self._programs is None:
-                    self._programs = {p.key: self._load(p.key, p.device, len(p.buffers))
-                                      for p in self.spec.host.programs}
+                    made = {p.key: self._load(p.key, p.device, len(p.buffers))
+                            for p in self.spec.host.programs}  # fmt: skip
+                    # Drivers may end kernels that check nothing.
+                    self._waits |= any(getattr(p, "may_fail", False) for p in made.values())
+                    self._programs = made
         return self._programs
 
     def _load(self, key: str, device: int, nbuffers: int) -> Any:
@@ -91,7 +94,8 @@ class DevicePlan(Reported):
                 from weft.runtimes.recorded import RecordedExecution
 
             kind = RecordedExecution
-        stopped = execute(host, devices, self.programs, inputs, outputs, values, self._waits, kind)
+        programs = self.programs
+        stopped = execute(host, devices, programs, inputs, outputs, values, self._waits, kind)
         self.calls += 1
         if stopped is None:
             return outputs

@@ -38,7 +38,8 @@ from weft.renderers.launches.launch_split import Phase
 
 __all__ = ["Need", "WorkGroup", "works_together"]
 
-_CELL: Final = 16  # bytes of work-group memory that flags and results may take
+_CELL: Final = 16  # bytes: of arrays in work-group memory
+_CELLS: Final = 256  # bytes of work-group memory that flags and results may take
 
 
 class Need(NamedTuple):
@@ -113,7 +114,7 @@ class WorkGroup:
         self.groups: dict[str, tuple[Memory, int]] = {}  # arrays of the group in scratch memory
         self.own: dict[str, tuple[Memory, int]] = {}  # those of an item there
         self.private: set[str] = set()
-        self.need = self._placed(room - _CELL)
+        self.need = self._placed(room - _CELLS)
 
     def _counts(self, items: int) -> Iterator[int]:
         """Yield how many threads the loops over them have."""
@@ -265,7 +266,8 @@ class _Writer:
             out.emit(inst)
             return
         inst = self.placed(inst)
-        private = next(_names(inst), "") in work.private
+        name = next(_names(inst), "")
+        private = name in work.private or name in work.own
         if isinstance(inst, li.LoadInst):
             self.asks = self.asks or not private
             out.emit(inst)
@@ -297,7 +299,8 @@ class _Writer:
         cell = Memory(out.name("told"), result.dtype, (ex.index(1),), "shared")
         out.front(li.StorageInst(cell, 1))
         own = out.value(result.dtype)
-        renamed = inst.replace(**{inst._defines[0]: own})
+        several = isinstance(inst, li.CallInst)
+        renamed = inst.replace(**{inst._defines[0]: (own,) if several else own})
         if self.asks:
             out.emit(li.BarrierInst())
         out.emit(li.IfBegin(self.first))

@@ -328,7 +328,8 @@ class LaunchWriter(Values):
 
         def stop() -> None:
             fail(self, self.status, inst.message, index, bound)
-            f.leave()
+            if inst.stops:
+                f.leave()
 
         f.when(~condition, stop)
 

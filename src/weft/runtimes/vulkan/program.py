@@ -85,6 +85,11 @@ class VulkanProgram:
         self.launches = tuple(zip(built.pipelines, counts, strict=True))
         self.scratch = header.shared + header.own * items
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether a launch may fail, be it by the driver alone."""
+        return self.header.fails
+
     def packed(self, addresses: Sequence[int], variables: Sequence[int]) -> bytes:
         """Return the arguments of a launch but for the last two.
 

@@ -71,6 +71,11 @@ class WebGPUProgram:
         items = max(n * e.items for n, e in zip(counts, launch.entries, strict=True))
         self.scratch = launch.shared + launch.own * items
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether a launch may fail, be it by the driver alone."""
+        return self.header.launch.fails
+
     def built(self, groups: tuple[int, ...]) -> Built:
         """Return pipelines for arrays that share bindings as `groups` say.
 

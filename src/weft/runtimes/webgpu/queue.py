@@ -42,6 +42,7 @@ class WebGPUQueue(CheckedQueue):
         self._scratch: Block | None = None
         self._uniform: Any = None
         self._uniform_size = 0
+        self._uploaded = 0  # bytes since the last wait
 
     # ---- copies --------------------------------------------------------------------------------
 
@@ -112,12 +113,11 @@ class WebGPUQueue(CheckedQueue):
             if not nbytes:
                 return self._nothing()
             end = offset + nbytes
-            is_whole = end % _WORD == 0 or handle.size - end < _WORD
-            if byte == 0 and offset % _WORD == 0 and is_whole:
+            if byte == 0 and offset % _WORD == 0 and end % _WORD == 0:
                 with self._lock:
                     session.check()
                     encoder = session.device.create_command_encoder()
-                    encoder.clear_buffer(handle.buffer, offset, -(-nbytes // _WORD) * _WORD)
+                    encoder.clear_buffer(handle.buffer, offset, nbytes)
                     return self._begun(encoder)
             pattern = bytes((byte & 0xFF,)) * min(nbytes, _STAGE)
             for start in range(0, nbytes, _STAGE):
@@ -131,15 +131,19 @@ class WebGPUQueue(CheckedQueue):
             return
         begin, end = offset // _WORD * _WORD, -(-(offset + nbytes) // _WORD) * _WORD
         data: Any = source
-        if (begin, end) != (offset, offset + nbytes):
-            held = bytearray(end - begin)
-            if offset != begin or handle.size > end:  # words that it has a part of
+        with self._lock:
+            if (begin, end) != (offset, offset + nbytes):  # words that it has a part of
+                held = bytearray(end - begin)
                 held[:_WORD] = self.read(handle, begin, _WORD)
                 held[-_WORD:] = self.read(handle, end - _WORD, _WORD)
-            held[offset - begin : offset - begin + nbytes] = source
-            data = held
-        with self._lock:
+                held[offset - begin : offset - begin + nbytes] = source
+                data = held
             self._session.queue.write_buffer(handle.buffer, begin, data)
+            self._uploaded += end - begin
+            if self._uploaded > _STAGE:  # which wgpu keeps until something is handed over
+                self._uploaded = 0
+                number = self._session.submit(self._session.device.create_command_encoder())
+                self._session.wait(number)
 
     def read(self, handle: Block, offset: int, nbytes: int) -> bytes:
         """Return bytes of a block, when all that was handed over has happened."""

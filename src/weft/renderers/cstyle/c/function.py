@@ -98,8 +98,8 @@ def _private(kernel: LinearKernel, own: Sequence[Inst],
     for inst in own:
         if not isinstance(inst, li.StorageInst) or inst.base is not None:
             continue
-        if inst.memory.name in promoted:
-            continue
+        if inst.memory.name in promoted or inst.memory.scope == "shared":
+            continue  # in registers, or memory of a work-group
         size = max(-(-inst.size * inst.memory.dtype.itemsize // _LINE) * _LINE, _LINE)
         if kernel.meta.kind != "custom" and size + heap_bytes > LARGE_BYTES:
             found = f"{size} bytes of {inst.memory.name}, {size + heap_bytes} in all"

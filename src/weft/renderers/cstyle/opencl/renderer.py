@@ -63,6 +63,7 @@ class OpenCLWriter(CWriter):
 
     SPACE: ClassVar[str] = "SPACE "
     INT128: ClassVar[bool] = False
+    WRAPS: ClassVar[bool] = False  # drivers are not told so
     ATOMIC: ClassVar[Callable[..., Text]] = staticmethod(atomic)
     COUNTS: ClassVar[tuple[str, str]] = "popcount", "clz"
     RESERVED: ClassVar[frozenset[str]] = CWriter.RESERVED | RESERVED

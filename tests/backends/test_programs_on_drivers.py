@@ -1,4 +1,4 @@
-"""Whole programs on devices of OpenCL: examples, steps of training, printing, atomics, failures."""
+"""Whole programs on devices of drivers: examples, steps of training, printing, failures."""
 
 import importlib
 from pathlib import Path
@@ -11,7 +11,8 @@ from weft import gpu, nn
 from weft.errors import BoundsError
 
 DEVICES = [pytest.param(name, marks=pytest.mark.requires(name))
-           for name in ("opencl:pocl", "opencl:intel", "opencl:pocl/threads")]  # fmt: skip
+           for name in ("opencl:pocl", "opencl:intel", "opencl:pocl/threads",
+                        "vulkan:lavapipe")]  # fmt: skip
 EXAMPLES = sorted(p.stem for p in Path(__file__).parents[2].glob("examples/kernels/[a-z]*.py"))
 KINDS = {"add": np.add, "max": np.maximum, "min": np.minimum, "and_": np.bitwise_and,
          "or_": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
@@ -202,3 +203,46 @@ def test_sums_of_parts_between_launches_of_a_kernel(device, rng):
         np.testing.assert_allclose(var.item(), np.var(x + k, ddof=1, dtype=np.float64), rtol=1e-4)
         assert most.item() == (x + k).max()
         np.testing.assert_array_equal(ordered.numpy(), np.sort((x + k).reshape(-1)))
+
+
+def test_integers_wrap(device):
+    """Drivers may take a signed overflow for impossible."""
+    for dtype, wide in ((np.int64, 1 << 16), (np.int32, 3)):
+        last = np.iinfo(dtype).max
+        x = weft.tensor(np.array([last // 2 + 1, last], dtype))
+        with np.errstate(over="ignore"):
+            expected = (x.numpy() * dtype(wide)) // dtype(wide)
+        np.testing.assert_array_equal(((x * wide) // wide).numpy(), expected)
+        assert (x[1:] + 1 < x[1:]).numpy().all()
+
+
+def test_arrays_of_a_group_may_be_large(device):
+    @weft.kernel
+    def turned(out):
+        held = gpu.shared.array(5000, weft.int32)
+        t = gpu.threadIdx.x
+        for k in range(t, 5000, 64):
+            held[k] = k
+        gpu.syncthreads()
+        out[t] = held[4999 - t]
+
+    out = weft.zeros(64, dtype=weft.int32).contiguous()
+    turned[1, 64](out)
+    np.testing.assert_array_equal(out.numpy(), 4999 - np.arange(64))
+
+
+def test_a_thread_that_fails_before_a_barrier_stops_its_block(device):
+    @weft.kernel
+    def turned(places, out):
+        held = gpu.shared.array(64, weft.int32)
+        t = gpu.threadIdx.x
+        held[places[t]] = t
+        gpu.syncthreads()
+        out[t] = held[63 - t] + 1
+
+    out = weft.zeros(64, dtype=weft.int32).contiguous()
+    places = np.arange(64, dtype=np.int32)
+    places[33] = 64
+    with pytest.raises(BoundsError, match="64"):
+        turned[1, 64](weft.tensor(places), out)
+    assert not out.numpy().any()
