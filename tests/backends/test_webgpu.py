@@ -159,11 +159,11 @@ def test_a_loop_of_any_length_ends_right_or_is_an_error(device):
     """Drivers that end long loops without a word do not give wrong sums."""
     x = np.ones((1, 200_000), np.float32)
     total = weft.tensor(x, device=device).sum(1)
-    if webgpu.facts_of(0)["max_turns"]:
-        with pytest.raises(LaunchError, match="a loop that the driver ended"):
-            total.numpy()
-    else:
+    try:
         assert total.numpy() == [200_000]
+    except LaunchError as error:
+        assert webgpu.facts_of(0)["max_turns"]
+        assert "a loop that the driver ended" in str(error)
     assert weft.tensor(x[:, :999], device=device).sum().item() == 999
 
 

@@ -188,3 +188,21 @@ def test_graphs(name: str, groups: int, rng: Any) -> None:
     launched(made, found, {}, groups)
     for e, f in zip(expected, found, strict=True):
         np.testing.assert_allclose(e, f, rtol=1e-6)
+
+
+def test_values_are_numbered_once_in_a_launch(rng: Any) -> None:
+    """What phases keep for one another has numbers of its own."""
+    x = leaf(9, 40)
+    whole = infer.reduce(x, "sum", (0, 1))
+    spread = el(Op.SUB, x, graphs.kept(whole, (0, 1), x))
+    (step,) = kernelize([infer.reduce(el(Op.MUL, spread, spread), "sum", (0, 1))])
+    made = linear_of(step.kernel)
+    for launch in launches(made, TARGET).launches:
+        ids = [v.id for i in launch.code for v in i.results()]
+        assert len(ids) == len(set(ids))
+    arrays = [rng.integers(-8, 8, m.size.attr).astype(np.float32) for m in made.params]
+    expected, found = [a.copy() for a in arrays], [a.copy() for a in arrays]
+    run_linear(made, expected, {})
+    launched(made, found, {}, 2)
+    for e, f in zip(expected, found, strict=True):
+        np.testing.assert_allclose(e, f, rtol=1e-5)

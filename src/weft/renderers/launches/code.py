@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from weft.ir import dtype as dt
@@ -22,10 +23,10 @@ def is_parallel(inst: Inst) -> bool:
 
 
 class Code:
-    """Appends instructions of one kernel's launches."""
+    """Appends instructions of one kernel's launches, which take those of its phases over."""
 
-    def __init__(self, kernel: LinearKernel) -> None:
-        self._ids = 1 + max((v.id for i in kernel.code for v in i.results()), default=0)
+    def __init__(self, kernel: LinearKernel, code: Iterable[Inst]) -> None:
+        self._ids = 1 + max((v.id for i in code for v in i.results()), default=0)
         self._taken = {m.name for m in li.memories(kernel)}
         self._top = 0
         self.insts: list[Inst] = []

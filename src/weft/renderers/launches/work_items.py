@@ -85,7 +85,7 @@ def launches(kernel: LinearKernel, target: Target) -> Launches:
     for plan in plans:
         need = -(-plan.need.group // plan.items) + plan.need.item
         per_item = max(per_item, -(-need // ALIGN) * ALIGN)
-    out = Code(kernel)
+    out = Code(kernel, [i for phase in cut.phases for i in phase.code])
     made, scratch = [], dict(cut.shared)
     for phase, plan in zip(cut.phases, plans, strict=True):
         out.begin()
