@@ -80,8 +80,8 @@ def interrupt(number, frame):
 signal.signal(signal.SIGALRM, interrupt)
 count = 0
 for number in range(150):
-    signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.00001 * number)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.00001 * number)
         while True:
             device.queue.launch(program, [held], [8, 0])
             device.queue.fill(held, 3)
