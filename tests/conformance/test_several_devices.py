@@ -113,6 +113,23 @@ def test_drawn_programs_as_captured_functions(number, rng, seed):
             np.testing.assert_array_equal(got.numpy(), want, err_msg=f"{i} of {steps}")
 
 
+@pytest.mark.parametrize("places", [("late:1", "far"), ("late", "late:1"), ("far", "late")])
+def test_a_copy_that_is_two_results(places):
+    """The second result is a copy of the first, which another queue may not have written yet."""
+    first, second = places
+
+    @weft.jit
+    def program(x):
+        moved = (x * 3 + 2).to(second)
+        return moved, moved.reshape(2, 3)
+
+    for k in range(3):
+        x = np.arange(6) + k
+        one, two = program(weft.tensor(x, device=first))
+        np.testing.assert_array_equal(two.numpy(), (x * 3 + 2).reshape(2, 3))
+        np.testing.assert_array_equal(one.numpy(), x * 3 + 2)
+
+
 def test_a_program_of_one_copy():
     x = weft.arange(5, device="late")
     assert x.to("late:1").to("far").to("cpu").tolist() == [0, 1, 2, 3, 4]

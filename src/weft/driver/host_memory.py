@@ -39,8 +39,10 @@ def first_bytes(buffer: Any, nbytes: int) -> Any:
     """Return a new buffer on the same device with the first bytes of a buffer."""
     runtime = context(buffer.device).runtime
     made = runtime.pool.allocate(max(nbytes, 1))
+    # Other queues may still write one, and use what was in the memory of the other before.
+    waits = [e.share() for b in (made, buffer) for e in getattr(b, "uses", ()) if not e.done]
     with driving(buffer.device, CopyError):
-        event = runtime.queue.copy(made, buffer, nbytes)
+        event = runtime.queue.copy(made, buffer, nbytes, waits)
     for held in (made, buffer):
         if not held.in_process:
             held.used(event)
