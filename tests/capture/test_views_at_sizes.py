@@ -126,3 +126,10 @@ def test_a_write_to_what_sizes_decide_is_captured_for_each():
         x = _input((3, n, 8))
         assert jitted(x).tolist() == _first_column(x).tolist(), n
     assert "whether a write reaches a view" in jitted.explain_captures()
+
+
+def test_views_of_nothing_have_the_strides_of_whole_arrays():
+    rest = weft.ones(4).unflatten(0, (1, -1))[1:]
+    assert rest.stride() == rest[:, :4].stride() == (4, 1)
+    assert weft.ones(2, 6)[2:].reshape(0, 2, 3).stride() == (6, 3, 1)
+    assert weft.ones(2, 6)[2:, ::2].reshape(0, 3).stride() == (6, 2)

@@ -148,8 +148,9 @@ def reshaped(layout: Layout, shape: Shape) -> Layout | None:
         If it depends on the values of symbolic sizes.
     """
     sizes = cast("tuple[int, ...]", tuple(shape))
-    if _is_empty(shape):
-        return Layout(layout.offset, sizes, (0,) * len(sizes))
+    if _is_empty(shape):  # no element has a place, so strides are those of a whole array
+        same_shape = layout.shape == sizes
+        return layout if same_shape else row_major(shape).replace(offset=layout.offset)
     size = _symbol((*sizes, *layout.shape, *layout.strides))
     same: Same = operator.eq if size is None else equal
     runs = _runs(layout, same)
