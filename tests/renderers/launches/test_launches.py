@@ -89,13 +89,19 @@ def linear(kernel: Any, grid: int, block: int, *arrays: Any) -> Any:
                                Launch((block, 1, 1), 1, 0, (grid, 1, 1))))  # fmt: skip
 
 
+def part_of(memory: Any, array: Any, at: int, shared: bool) -> Any:
+    """Return the scratch memory of an array; of one that items have, up to the end."""
+    size = array.dtype.itemsize
+    count = array.size.attr if shared else (len(memory) - at) // size
+    return memory[at : at + count * size].view(array.dtype.numpy)
+
+
 def launched(kernel: Any, arrays: list[Any], variables: Any, groups: int) -> Any:
     """Run all launches of a kernel, on scratch memory that holds something."""
     cut = launches(kernel, TARGET)
     ends = [cut.nbytes, *(cut.nbytes + cut.per_item * x.items * groups for x in cut.launches)]
     memory = np.full(max(ends), 0x55, np.uint8)
-    scratch = {n: memory[at:][: (len(memory) - at) // m.dtype.itemsize * m.dtype.itemsize].view(
-        m.dtype.numpy) for n, (m, at) in cut.scratch.items()}  # fmt: skip
+    scratch = {n: part_of(memory, m, at, at < cut.nbytes) for n, (m, at) in cut.scratch.items()}
     for launch in cut.launches:
         assert all(i.kind == li.SERIAL for i in launch.code if isinstance(i, li.Loop))
         used = {i.memory.name: i.memory for i in launch.code
@@ -190,10 +196,11 @@ def test_graphs(name: str, groups: int, rng: Any) -> None:
         np.testing.assert_allclose(e, f, rtol=1e-6)
 
 
-def test_values_are_numbered_once_in_a_launch(rng: Any) -> None:
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_values_are_numbered_once_in_a_launch(kind: str, rng: Any) -> None:
     """What phases keep for one another has numbers of its own."""
     x = leaf(9, 40)
-    whole = infer.reduce(x, "sum", (0, 1))
+    whole = infer.reduce(x, kind, (0, 1))
     spread = el(Op.SUB, x, graphs.kept(whole, (0, 1), x))
     (step,) = kernelize([infer.reduce(el(Op.MUL, spread, spread), "sum", (0, 1))])
     made = linear_of(step.kernel)

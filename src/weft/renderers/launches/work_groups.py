@@ -202,7 +202,6 @@ class _Writer:
                          for k, i in enumerate(work.phase.code))
         self.used = {v.id for i in work.phase.code for v in i.operands()}
         self.failed = Memory(out.name("failed"), dt.int32, (ex.index(1),), "shared")
-        self.told: Memory | None = None
         self.alive: Memory | None = None  # of the loop over threads: whether the item goes on
         self.predicated = False
 
@@ -274,7 +273,7 @@ class _Writer:
         elif (isinstance(inst, li.StoreInst) and not private) or isinstance(inst, li.PrintInst):
             self.only_first(inst)
         elif isinstance(inst, li.AtomicInst | li.CallInst | li.ClockInst):
-            self.told_by_first(inst)
+            self.broadcast_from_first(inst)
         else:
             out.emit(inst)
 
@@ -289,14 +288,14 @@ class _Writer:
         out.emit(li.BarrierInst())
         self.asks = False
 
-    def told_by_first(self, inst: Inst) -> None:
-        """Write what one item does for all, which gives a value."""
+    def broadcast_from_first(self, inst: Inst) -> None:
+        """Write what one item does for all, and broadcast its result."""
         out = self.out
         (result,) = inst.results()
         if result.id not in self.used and not isinstance(inst, li.CallInst):
             self.only_first(inst)
             return
-        cell = Memory(out.name("told"), result.dtype, (ex.index(1),), "shared")
+        cell = Memory(out.name("broadcast"), result.dtype, (ex.index(1),), "shared")
         out.front(li.StorageInst(cell, 1))
         own = out.value(result.dtype)
         several = isinstance(inst, li.CallInst)
@@ -393,7 +392,7 @@ class _Writer:
         return alive if mask is None else self.out.compute(Op.AND, dt.bool_, mask, alive)
 
     def if_alive(self, inst: Inst) -> None:
-        """Write what an item that has failed leaves out; its result is zero then."""
+        """Write what an item skips after it has failed; its result is zero then."""
         out = self.out
         results = tuple([v for v in inst.results() if v.id in self.used])
         cells = [Memory(out.name("result"), v.dtype, (ex.index(1),), "register") for v in results]

@@ -50,7 +50,7 @@ _SPACES: Final = {VECTOR: ("__global ", "__private "),
                   SIMT: ("__global ", "__private ", "__local ")}  # fmt: skip
 ROUNDING: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
 _LONG: Final = re.compile(r"\b(0x[0-9a-f]+|\d+)(u?)ll\b")
-# Without fmod: that of vectors never ends in PoCL for some lanes beside others.
+# Without fmod: on vectors PoCL's never terminates for some combinations of lanes.
 _BUILTIN: Final = frozenset((Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.MAD,
                              Op.COPYSIGN))  # fmt: skip
 _VECTORS: Final = (2, 4, 8, 16)
@@ -63,7 +63,7 @@ class OpenCLWriter(CWriter):
 
     SPACE: ClassVar[str] = "SPACE "
     INT128: ClassVar[bool] = False
-    WRAPS: ClassVar[bool] = False  # drivers are not told so
+    WRAPS: ClassVar[bool] = False  # no option of OpenCL asks for it
     ATOMIC: ClassVar[Callable[..., Text]] = staticmethod(atomic)
     COUNTS: ClassVar[tuple[str, str]] = "popcount", "clz"
     RESERVED: ClassVar[frozenset[str]] = CWriter.RESERVED | RESERVED
