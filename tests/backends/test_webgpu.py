@@ -179,3 +179,10 @@ def test_names_of_the_language_may_be_names_of_kernels(device):
     kernel[1, 32](out, np.arange(5, dtype=np.float32), 10.0, 100.0, 1e3, np.ones(1, np.float32),
                   1e4, 1e5)  # fmt: skip
     np.testing.assert_array_equal(out, np.arange(5) + 10 + 100 + 1e3 + 1 + 1e4 + 1 + 1e5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_what_is_not_finite_less_itself_is_nan(device, dtype):
+    x = weft.tensor(np.array([1, np.inf, -np.inf, np.nan], np.float32)).to(dtype).realize()
+    for found in (x - x, x - x.flip(0).flip(0), x.float() - x.float()):
+        assert np.isnan(found.float().numpy()).tolist() == [False, True, True, True]

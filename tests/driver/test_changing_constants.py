@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import weft
-from weft.driver.plans import runtime_constants
+from weft.driver.plans import resized, runtime_constants
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    """Let no plan of other tests serve these graphs."""
+    resized._alike.clear()
+    runtime_constants._seen.clear()
+
 
 X = (np.arange(24, dtype=np.float32) - 11).reshape(4, 6) / 8
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.driver.plans import plan_cache, resized
+from weft.driver.plans import plan_cache, resized, runtime_constants
 from weft.errors import BoundsError
 from weft.tensors.core import pending
 
@@ -17,7 +17,8 @@ from weft.tensors.core import pending
 def shorts(monkeypatch):
     """Note whether each realize of one tensor went the short way."""
     found = []
-    resized._alike.clear()  # no plan of other tests serves these graphs at their sizes
+    resized._alike.clear()  # no plan of other tests serves these graphs
+    runtime_constants._seen.clear()
     short = pending.compute_alone
 
     def note(node):

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft.driver import pipeline
-from weft.driver.plans import host_program
+from weft.driver.plans import host_program, resized
 from weft.graph.simplify import simplify
 from weft.kernelize import build, lower
 from weft.kernelize.fusion import attention_match
@@ -15,6 +15,11 @@ from weft.kernelize.fusion.fuse import Form
 from weft.kernelize.special import attempt
 
 RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    resized._alike.clear()  # no plan for any size serves these graphs at theirs
 
 
 def broken(*args, **named):
