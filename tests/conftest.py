@@ -140,12 +140,15 @@ def tier_rows(request):
 def cache_dir(tmp_path, monkeypatch):
     """An empty cache folder for one test alone."""
     from weft import config
+    from weft.store import disk
 
     folder = tmp_path / "cache"
     monkeypatch.setenv("WEFT_CACHE_DIR", str(folder))
     config.reset()
+    disk.reset()
     yield folder
     config.reset()
+    disk.reset()
 
 
 @pytest.fixture
