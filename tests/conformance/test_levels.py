@@ -18,7 +18,7 @@ from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
-from weft.strategies.simt import choose_for_threads
+from weft.strategies.threads.choose import choose_for_threads
 from weft.target import SIMT
 
 

@@ -26,7 +26,7 @@ from weft.passes.vector.extremes import splitter
 from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
 from weft.strategies.first_tier import FIRST, choose_first_tier
-from weft.strategies.simt import choose_for_threads
+from weft.strategies.threads.choose import choose_for_threads
 from weft.target import SIMT
 
 if TYPE_CHECKING:
