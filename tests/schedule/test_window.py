@@ -69,6 +69,31 @@ def test_subscripts_that_are_no_sums_are_refused():
         Schedule(Kernel("squares", (x, y), (body,))).window("x", "i")
 
 
+@pytest.mark.parametrize("apart", [1, -2, 4])
+def test_loads_of_other_elements_share_a_box(apart):
+    x, y, a, b = memory("x", 16), memory("y", 3, 4), nests.f("a"), nests.f("b")
+    place = v("i") + v("k") * 2 + 2
+    body = loop("i", 3, loop("k", 4, Load(a, x, (place,)), Load(b, x, (place + apart,)),
+                             Store(y, (v("i"), v("k")), a - b)))
+    kernel = Kernel("apart", (x, y), (body,))
+    made = Schedule(kernel).window("x", "i")
+    assert_same(kernel, made.kernel)
+    (copy,) = [s.memory for s in walk(made.bare.body) if isinstance(s, Alloc)]
+    assert copy.shape[0].attr == (8 if apart == 1 else 4 + abs(apart) // 2)
+
+
+def test_loads_of_several_loops_share_a_box():
+    x, y, s, a, b = memory("x", 5, 8), memory("y", 5, 6), nests.f("s"), nests.f("a"), nests.f("b")
+    total = Reduce((Axis(v("k"), ex.index(8)),), (Accumulator(
+        s, ex.const(0, s.dtype), s + a, st.lhs(s) + st.rhs(s)),), (Load(a, x, (v("i"), v("k"))),))
+    body = loop("i", 5, total, loop("j", 6, Load(b, x, (v("i"), v("j") + 1)),
+                                    Store(y, (v("i"), v("j")), b * s)))  # fmt: skip
+    kernel = Kernel("rows", (x, y), (body,))
+    made = Schedule(kernel).window("x", "i")
+    assert_same(kernel, made.kernel)
+    assert sum(isinstance(s, Load) and s.memory is x for s in walk(made.bare.body)) == 1
+
+
 def test_rows_of_a_matrix():
     kernel = nests.matmul(9, 6, 7)
     made = Schedule(kernel).split("i", 4).window("a", "i.o", skew=1)

@@ -15,6 +15,7 @@ from weft.ir.traverse import Rewriter, stores, walk
 from weft.schedule.analysis import guard as gd
 from weft.schedule.analysis import subscripts as sub
 from weft.schedule.analysis.space import Edit, Site, find_loop, find_memory
+from weft.schedule.analysis.subscripts import ONE
 
 MAX_ELEMENTS = 1 << 22
 
@@ -28,10 +29,10 @@ def window(kernel: Kernel, memory: str, loop: str, order: tuple[int, ...] = (),
                    for i.i in 8: for k in 3: ... x.w[i.i + k] ... }
 
     Unlike `stage`, whose copy has one dimension for each loop, the copy has one for each dimension
-    of the memory along which the loops move, so overlapping windows are read once. What lies
-    outside the memory is 0 in the copy: a mask that only keeps a load inside the memory is no
-    longer needed and goes away, with the choice of 0 that stands for it. Elements that all loops
-    step over are left out.
+    of the memory along which the loops move, so overlapping windows are read once, and so are those
+    of several loads, in whichever loops they are. What lies outside the memory is 0 in the copy: a
+    mask that only keeps a load inside the memory is no longer needed and goes away, with the choice
+    of 0 that stands for it. Elements that all loops step over are left out.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def window(kernel: Kernel, memory: str, loop: str, order: tuple[int, ...] = (),
     Raises
     ------
     ScheduleError
-        If the loads differ in more than a constant, or are not linear in the loops inside.
+        If a load begins elsewhere by more than a constant, or is not linear in the loops inside.
     """
     what = f"window({memory}, {loop})"
     site = find_loop(kernel, loop, "window")
@@ -73,36 +74,56 @@ class _Window:
         if not self.loads:
             raise ScheduleError(what, found=f"no load of {source.name} inside {site.var.attr}",
                                 expected="something to copy")
-        moves = [self._move(i) for i in self.loads[0].index]
-        for load in self.loads[1:]:
-            if [self._move(i) for i in load.index] != moves:
-                raise ScheduleError(what, found="loads with different subscripts",
-                                    expected="one subscript to copy")
-        self.moves = moves
-        self.low = [sum(min(0, c * (self._extent(v) - 1)) for v, c in m.items()) for m in moves]
+        starts = [self._start(load) for load in self.loads]
+        shifts = [[self._distance(e, first) for e, first in zip(start, starts[0], strict=True)]
+                  for start in starts]
+        self.moves = [[self._move(i) for i in load.index] for load in self.loads]
+        dims = range(len(source.shape))
+        self.low = [min(shift[d] + sum(min(0, n) for n in self._lengths(move[d]))
+                        for shift, move in zip(shifts, self.moves, strict=True)) for d in dims]
+        high = [max(shift[d] + sum(max(0, n) for n in self._lengths(move[d]))
+                    for shift, move in zip(shifts, self.moves, strict=True)) for d in dims]
         # What all loops step over is left out.
-        self.steps = [gcd(*[c for v, c in m.items() if self._extent(v) > 1]) or 1 for m in moves]
-        self.sizes = [sum(abs(c) // step * (self._extent(v) - 1) for v, c in m.items()) + 1
-                      for m, step in zip(moves, self.steps, strict=True)]
+        self.steps = [gcd(*[s[d] for s in shifts], *[
+            c for m in self.moves for v, c in m[d].items() if self._extent(v) > 1]) or 1
+            for d in dims]  # fmt: skip
+        self.sizes = [(top - low) // step + 1
+                      for low, top, step in zip(self.low, high, self.steps, strict=True)]
+        self.shifts = shifts
         total = 1
         for size in self.sizes:
             total *= size
         if total > MAX_ELEMENTS:
             raise ScheduleError(what, found=f"a box of {total} elements",
                                 expected=f"at most {MAX_ELEMENTS}", hint="copy further inside")
-        kept = order or tuple(range(len(moves)))
-        if sorted(kept) != list(range(len(moves))):
+        kept = order or tuple(dims)
+        if sorted(kept) != list(dims):
             raise ScheduleError(what, found=f"order {order}",
-                                expected=f"a permutation of {len(moves)} dimensions")
+                                expected=f"a permutation of {len(dims)} dimensions")
         self.kept = [d for d in kept if self.sizes[d] > 1] or [kept[-1]]
-        # What the subscripts are where nothing has moved yet, valid at the start of the loop.
+        self.start = [s + low for s, low in zip(starts[0], self.low, strict=True)]
+
+    def _start(self, load: Load) -> list[Expr]:
+        """Return the subscripts where nothing has moved yet, valid at the start of the loop."""
+        moves = [self._move(i) for i in load.index]
         still = {v: ex.index(0) for m in moves for v in m}
-        resolved = [self._resolve(i) for i in self.loads[0].index]
-        first = ex.substitute(resolved, still)
+        first = ex.substitute([self._resolve(i) for i in load.index], still)
         if ex.free_vars(first) & self.inside:
-            raise ScheduleError(what, found="a tile whose start is computed twice",
+            raise ScheduleError(self.what, found="a tile whose start is computed twice",
                                 expected="sums of loop variables times constants")
-        self.start = [s + low for s, low in zip(first, self.low, strict=True)]
+        return first
+
+    def _distance(self, e: Expr, first: Expr) -> int:
+        """Return by how much a subscript is larger than that of the first load."""
+        found = self.space.poly(e - first)
+        if any(key != ONE for key in found):
+            raise ScheduleError(self.what, found="loads with different subscripts",
+                                expected="one box to copy")
+        return found.get(ONE, 0)
+
+    def _lengths(self, move: dict[Expr, int]) -> list[int]:
+        """Return how far each loop moves."""
+        return [c * (self._extent(v) - 1) for v, c in move.items()]
 
     def _is_start(self, e: Expr) -> bool:
         """Whether a value is where a tile of an overlapping split inside begins: 0 at first."""
@@ -145,7 +166,7 @@ class _Window:
 
     def apply(self) -> Kernel:
         edit, source = self.edit, self.source
-        variables = {d: edit.names.index(f"{source.name}.d{d}") for d in range(len(self.moves))
+        variables = {d: edit.names.index(f"{source.name}.d{d}") for d in range(len(self.sizes))
                      if self.sizes[d] > 1 or d in self.kept}
         shape = [self.sizes[d] for d in self.kept]
         shape[-1] += self.skew
@@ -158,19 +179,25 @@ class _Window:
                       Store(copy, tuple([variables[d] for d in self.kept]), value))
         for d in reversed(variables):
             body = (For(variables[d], ex.index(self.sizes[d]), st.SERIAL, body),)
-        offsets = [ex.index(-low // step) for low, step in zip(self.low, self.steps, strict=True)]
-        for d, move in enumerate(self.moves):
-            for var, factor in move.items():
-                offsets[d] = offsets[d] + var * (factor // self.steps[d])
-        place = tuple([offsets[d] for d in self.kept])
-        inner = self._redirect(copy, place)
+        places = {load: self._place(shift, moves) for load, shift, moves in zip(
+            self.loads, self.shifts, self.moves, strict=True)}
+        inner = self._redirect(copy, places)
         edit.locate(self.loads[0], *body)
         loop = self.site.loop
         new = For(loop.var, loop.extent, loop.kind, (Alloc(copy), *body, *inner))
         return edit.replace(self.site.parents, loop, (new,))
 
-    def _redirect(self, copy: Memory, place: tuple[Expr, ...]) -> Body:
-        chosen = set(self.loads)
+    def _place(self, shift: list[int], moves: list[dict[Expr, int]]) -> tuple[Expr, ...]:
+        """Return where in the copy a load finds its element."""
+        found = []
+        for d in self.kept:
+            place = ex.index((shift[d] - self.low[d]) // self.steps[d])
+            for var, factor in moves[d].items():
+                place = place + var * (factor // self.steps[d])
+            found.append(place)
+        return tuple(found)
+
+    def _redirect(self, copy: Memory, places: dict[Load, tuple[Expr, ...]]) -> Body:
         free: dict[Expr, Expr] = {}  # loaded values that no longer need a choice, and their masks
         for load in self.loads:
             if load.mask is not None and _is_zero(load.fill) and self._only_bounds(load):
@@ -178,10 +205,10 @@ class _Window:
 
         class Redirect(Rewriter):
             def visit(self, stmt: Stmt) -> Stmt:
-                if isinstance(stmt, Load) and stmt in chosen:
+                if isinstance(stmt, Load) and stmt in places:
                     if stmt.var in free:
-                        return Load(stmt.var, copy, place)
-                    return Load(stmt.var, copy, place, stmt.mask, stmt.fill)
+                        return Load(stmt.var, copy, places[stmt])
+                    return Load(stmt.var, copy, places[stmt], stmt.mask, stmt.fill)
                 if free and stmt.exprs():
                     return _unmasked(stmt, free)
                 return stmt
