@@ -36,7 +36,7 @@ def strided(step, dtype=weft.float32):
         t = gpu.threadIdx.x
         kept[t * step] = x[t]
         gpu.syncthreads()
-        out[t] = kept[t * step]
+        out[t] = kept[(t ^ 1) * step]  # what its neighbour stored
 
     return held
 

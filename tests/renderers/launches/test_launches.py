@@ -8,13 +8,13 @@ import pytest
 import graphs
 import weft
 from graphs import el, leaf
+from launch_runs import launched
 from weft import gpu
 from weft.driver import pipeline
 from weft.errors import BoundsError
-from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir import linear as li
-from weft.ir.interpret.interpret import run_launch, run_linear
+from weft.ir.interpret.interpret import run_linear
 from weft.ir.op import Op
 from weft.kernelize.build import kernelize
 from weft.lang.reader.translate import Launch, translate
@@ -89,35 +89,6 @@ def linear(kernel: Any, grid: int, block: int, *arrays: Any) -> Any:
                                Launch((block, 1, 1), 1, 0, (grid, 1, 1))))  # fmt: skip
 
 
-def part_of(memory: Any, array: Any, at: int, shared: bool) -> Any:
-    """Return the scratch memory of an array; of one that items have, up to the end."""
-    size = array.dtype.itemsize
-    count = array.size.attr if shared else (len(memory) - at) // size
-    return memory[at : at + count * size].view(array.dtype.numpy)
-
-
-def launched(kernel: Any, arrays: list[Any], variables: Any, groups: int) -> Any:
-    """Run all launches of a kernel, on scratch memory that holds something."""
-    cut = launches(kernel, TARGET)
-    ends = [cut.nbytes, *(cut.nbytes + cut.per_item * x.items * groups for x in cut.launches)]
-    memory = np.full(max(ends), 0x55, np.uint8)
-    scratch = {n: part_of(memory, m, at, at < cut.nbytes) for n, (m, at) in cut.scratch.items()}
-    for launch in cut.launches:
-        assert all(i.kind == li.SERIAL for i in launch.code if isinstance(i, li.Loop))
-        used = {i.memory.name: i.memory for i in launch.code
-                if isinstance(i, li.LoadInst | li.StoreInst | li.AtomicInst)
-                and i.memory.name in scratch}  # fmt: skip
-        params = [m.replace(shape=(ex.index(scratch[n].size),)) for n, m in used.items()]
-        renamed = {m.name: m for m in params}
-        code = tuple([i.replace(memory=renamed[i.memory.name])
-                      if getattr(i, "memory", None) is not None and i.memory.name in renamed else i
-                      for i in launch.code])  # fmt: skip
-        part = kernel.replace(code=code, params=(*kernel.params, *params))
-        run_launch(part, min(launch.groups or groups, groups), launch.items,
-                   [*arrays, *(scratch[m.name] for m in params)], variables)  # fmt: skip
-    return cut
-
-
 @weft.kernel
 def warps(x: Any, out: Any) -> None:
     """Threads of a warp exchange values and vote."""
@@ -147,7 +118,7 @@ def test_kernels_with_barriers(row: Any, groups: int, rng: Any) -> None:
     sizes = {v.attr.name: {"x": n, "out": m, "grid": grid}[v.attr.name.split(".")[0]]
              for v in made.variables}  # fmt: skip
     found = {"x": x, "out": out}
-    cut = launched(made, [found[p.name] for p in made.params], sizes, groups)
+    cut = launched(made, [found[p.name] for p in made.params], sizes, groups, TARGET)
     np.testing.assert_array_equal(out, expected)
     assert any(isinstance(i, li.BarrierInst) for i in cut.launches[0].code)
     assert bool(cut.per_item) == (kernel is large)
@@ -160,7 +131,7 @@ def test_lanes_of_warps_as_scalars(rng: Any) -> None:
     assert all(v.lanes == 1 for i in made.code for v in i.results())
     found = {"x": x, "out": out}
     sizes = {v.attr.name: 3 if v.attr.name.startswith("grid") else 96 for v in made.variables}
-    launched(made, [found[p.name] for p in made.params], sizes, 2)
+    launched(made, [found[p.name] for p in made.params], sizes, 2, TARGET)
     np.testing.assert_array_equal(out, expected)
 
 
@@ -169,7 +140,7 @@ def test_a_failure_before_a_barrier_ends_the_group_without_an_access(rng: Any) -
     x[5] = 50
     made = linear(checked, 1, 16, x, out)
     with pytest.raises(BoundsError, match="50"):
-        launched(made, [x, out], {v.attr.name: 16 for v in made.variables}, 1)
+        launched(made, [x, out], {v.attr.name: 16 for v in made.variables}, 1, TARGET)
     code = launches(made, TARGET).launches[0].code
     assert any(isinstance(i, li.AssertInst) and not i.stops for i in code)
 
@@ -191,7 +162,7 @@ def test_graphs(name: str, groups: int, rng: Any) -> None:
     arrays = [rng.integers(-8, 8, m.size.attr).astype(np.float32) for m in made.params]
     expected, found = [a.copy() for a in arrays], [a.copy() for a in arrays]
     run_linear(made, expected, {})
-    launched(made, found, {}, groups)
+    launched(made, found, {}, groups, TARGET)
     for e, f in zip(expected, found, strict=True):
         np.testing.assert_allclose(e, f, rtol=1e-6)
 
@@ -210,6 +181,6 @@ def test_values_are_numbered_once_in_a_launch(kind: str, rng: Any) -> None:
     arrays = [rng.integers(-8, 8, m.size.attr).astype(np.float32) for m in made.params]
     expected, found = [a.copy() for a in arrays], [a.copy() for a in arrays]
     run_linear(made, expected, {})
-    launched(made, found, {}, 2)
+    launched(made, found, {}, 2, TARGET)
     for e, f in zip(expected, found, strict=True):
         np.testing.assert_allclose(e, f, rtol=1e-5)

@@ -35,6 +35,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Memory
 from weft.renderers.launches.code import ALIGN, PRIVATE_BYTES, Code, is_parallel
 from weft.renderers.launches.launch_split import Phase
+from weft.renderers.launches.thread_rows import Offset, Row, thread_rows
 
 __all__ = ["Need", "WorkGroup", "works_together"]
 
@@ -114,6 +115,7 @@ class WorkGroup:
         self.groups: dict[str, tuple[Memory, int]] = {}  # arrays of the group in scratch memory
         self.own: dict[str, tuple[Memory, int]] = {}  # those of an item there
         self.private: set[str] = set()
+        self.rows: dict[str, Row] = {}  # arrays of which each item has a row of its own
         self.need = self._placed(room - _CELLS)
 
     def _counts(self, items: int) -> Iterator[int]:
@@ -137,12 +139,16 @@ class WorkGroup:
                 root = roots[inst.memory.name] = roots.get(inst.base.name, inst.base.name)
                 if inst.memory.name in together:
                     together.add(root)
+        self.rows = thread_rows(code, self.threads, self.items, {
+            i.memory.name for k, i in enumerate(code)
+            if isinstance(i, li.StorageInst) and not self.inside[k] and i.memory.name in together
+            and i.memory.name not in {*self.outside, *roots, *roots.values()}})
         group = item = kept = 0
         for k, inst in enumerate(code):
             if not isinstance(inst, li.StorageInst) or inst.memory.name in self.outside:
                 continue
             name, memory = inst.memory.name, inst.memory
-            root = roots.get(name, name)
+            root, row = roots.get(name, name), self.rows.get(name)
             if root != name:  # it is where its root is
                 if root in self.local:
                     self.local[name] = memory.replace(scope="shared")
@@ -152,9 +158,9 @@ class WorkGroup:
                 if root in self.private:
                     self.private.add(name)
                 continue
-            nbytes = max(inst.size, 1) * memory.dtype.itemsize
+            nbytes = (max(inst.size, 1) if row is None else row.size) * memory.dtype.itemsize
             size = -(-nbytes // ALIGN) * ALIGN
-            if not self.inside[k] and (name in together or nbytes > PRIVATE_BYTES):
+            if row is None and not self.inside[k] and (name in together or nbytes > PRIVATE_BYTES):
                 small = -(-nbytes // _CELL) * _CELL
                 if small <= room:
                     room -= small
@@ -198,6 +204,7 @@ class _Writer:
         self.work, self.out, self.nbytes, self.per_item = work, out, nbytes, per_item
         self.asks = False  # whether items may have read what is written next
         self.starts: dict[str, Value] = {}
+        self.numbers: dict[int, Value] = {}
         self.fails = any(isinstance(i, li.AssertInst) and work.inside[k]
                          for k, i in enumerate(work.phase.code))
         self.used = {v.id for i in work.phase.code for v in i.operands()}
@@ -253,7 +260,8 @@ class _Writer:
             return
         if isinstance(inst, li.StorageInst):
             if inst.memory.name in work.private:
-                out.emit(inst)
+                row = work.rows.get(inst.memory.name)
+                out.emit(inst if row is None else inst.replace(size=row.size))
             return
         if inst is work.shared:
             assert isinstance(inst, li.Loop)
@@ -421,7 +429,27 @@ class _Writer:
         name = inst.memory.name
         if name in self.work.local:
             return inst.replace(memory=self.work.local[name])
+        if name in self.work.rows:
+            inst = inst.replace(offset=self.in_row(self.work.rows[name].offsets[inst.offset.id]))
         start = self.starts.get(name)
         if start is None:
             return inst
         return inst.replace(offset=self.out.compute(Op.ADD, dt.int64, start, inst.offset))
+
+    def in_row(self, offset: Offset) -> Value:
+        """Return a place in the row of an item."""
+        out, total = self.out, self.number(offset.constant)
+        for value, factor in offset.terms:
+            term = value
+            if factor != 1:
+                term = out.compute(Op.MUL, dt.int64, value, self.number(factor))
+            total = out.compute(Op.ADD, dt.int64, total, term)
+        return total
+
+    def number(self, constant: int) -> Value:
+        """Return a constant, which stands before all else."""
+        found = self.numbers.get(constant)
+        if found is None:
+            found = self.numbers[constant] = self.out.value()
+            self.out.front(li.Compute(found, Op.CONST, (), constant))
+        return found

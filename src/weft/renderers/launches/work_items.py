@@ -25,6 +25,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Memory
 from weft.renderers.launches.code import ALIGN, PRIVATE_BYTES, Code, is_parallel
 from weft.renderers.launches.launch_split import Phase, phases
+from weft.renderers.launches.repeated_loads import without_repeated_loads
 from weft.renderers.launches.work_groups import Need, WorkGroup, works_together
 from weft.target import Target
 
@@ -75,7 +76,8 @@ def launches(kernel: LinearKernel, target: Target) -> Launches:
     cut = phases(kernel)
     outside = {*cut.shared, *(m.name for m in kernel.params)}
     plans: list[WorkGroup | _Items] = []
-    for phase in cut.phases:
+    parts = [p._replace(code=without_repeated_loads(p.code, outside)) for p in cut.phases]
+    for phase in parts:
         if works_together(phase):
             plans.append(WorkGroup(phase, outside, target.group_items, target.max_items,
                                    target.shared_bytes))  # fmt: skip
@@ -87,7 +89,7 @@ def launches(kernel: LinearKernel, target: Target) -> Launches:
         per_item = max(per_item, -(-need // ALIGN) * ALIGN)
     out = Code(kernel, [i for phase in cut.phases for i in phase.code])
     made, scratch = [], dict(cut.shared)
-    for phase, plan in zip(cut.phases, plans, strict=True):
+    for phase, plan in zip(parts, plans, strict=True):
         out.begin()
         scratch |= plan.code(out, cut.nbytes, per_item)
         groups = phase.groups

@@ -64,6 +64,42 @@ def keep(accumulators: tuple[st.Accumulator, ...],
     return tuple([a.replace(update=ex.where(condition, a.update, a.var)) for a in accumulators])
 
 
+def is_zero(e: Expr | None) -> bool:
+    """Whether what a load gives where it is masked is +0."""
+    return e is None or (e.op is Op.CONST and not e.attr and str(e.attr)[:1] != "-")
+
+
+def factors(accumulator: st.Accumulator, body: Body) -> tuple[Expr, Expr] | None:
+    """Return a and b of an update ``s + a*b``, names inside the body written out."""
+    var, u = accumulator.var, accumulator.update
+    values = {s.var: s.value for s in body if isinstance(s, st.Let)}
+    if u.op is Op.MAD and u.args[2] is var:
+        return u.args[0], u.args[1]
+    if u.op is not Op.ADD or var not in u.args:
+        return None
+    term = u.args[1] if u.args[0] is var else u.args[0]
+    while term in values or term.op is Op.CAST:
+        term = values[term] if term in values else term.args[0]
+    return (term.args[0], term.args[1]) if term.op is Op.MUL else None
+
+
+def adds_nothing(accumulator: st.Accumulator, body: Body) -> bool:
+    """Whether a sum stays what it is where the loads of a body are masked.
+
+    A product of two zeros is +0, and a sum that began at +0 is never -0, so it keeps each bit.
+    """
+    found = factors(accumulator, body) if is_zero(accumulator.init) else None
+    values = {s.var: s.value for s in body if isinstance(s, st.Let)}
+    zeros = {s.var for s in body if isinstance(s, Load) and s.mask is not None and is_zero(s.fill)}
+
+    def vanishes(e: Expr) -> bool:
+        while e in values or e.op is Op.CAST:
+            e = values[e] if e in values else e.args[0]
+        return e in zeros
+
+    return found is not None and all(map(vanishes, found))
+
+
 def parts(e: Expr) -> list[Expr]:
     """Return the conditions of a conjunction, in order."""
     out: list[Expr] = []

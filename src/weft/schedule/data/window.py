@@ -200,7 +200,7 @@ class _Window:
     def _redirect(self, copy: Memory, places: dict[Load, tuple[Expr, ...]]) -> Body:
         free: dict[Expr, Expr] = {}  # loaded values that no longer need a choice, and their masks
         for load in self.loads:
-            if load.mask is not None and _is_zero(load.fill) and self._only_bounds(load):
+            if load.mask is not None and gd.is_zero(load.fill) and self._only_bounds(load):
                 free[load.var] = load.mask
 
         class Redirect(Rewriter):
@@ -253,10 +253,6 @@ class _Window:
         return mask
 
 
-def _is_zero(e: Expr | None) -> bool:
-    return e is None or (e.op is Op.CONST and not e.attr and str(e.attr)[:1] != "-")
-
-
 def _unmasked(stmt: Stmt, free: dict[Expr, Expr]) -> Stmt:
     """Replace ``where(mask, value, 0)`` by the value, which is 0 where its mask does not hold.
 
@@ -265,7 +261,7 @@ def _unmasked(stmt: Stmt, free: dict[Expr, Expr]) -> Stmt:
     """
     found: dict[Expr, Expr] = {}
     for e in ex.toposort(list(stmt.exprs())):
-        if e.op is not Op.WHERE or not _is_zero(e.args[2]):
+        if e.op is not Op.WHERE or not gd.is_zero(e.args[2]):
             continue
         value = found.get(e.args[1], e.args[1])
         if value in free and _conjuncts(e.args[0]) <= _conjuncts(free[value]):

@@ -303,46 +303,58 @@ def vector_obstacle(body: Body) -> str | None:
     return None
 
 
-def parallel(kernel: Kernel, loop: str) -> Kernel:
+def parallel(kernel: Kernel, *loops: str) -> Kernel:
     """Share the iterations of a loop out to threads ("parallel" in Halide and TVM).
 
     for i in n serial: s  ->  for i in n parallel: s      (an implicit barrier follows)
 
+    Several loops that nest perfectly, given from the outermost inwards, become one.
+
     Raises ScheduleError if an iteration may depend on another, or on a reduce axis (`rfactor`
     makes one parallel).
     """
-    what = f"parallel({loop})"
-    site = find_for(kernel, loop, "parallel")
-    if site.kind != st.SERIAL:
-        raise ScheduleError(what, found=f"a loop of kind {site.kind}", expected="a serial loop")
-    for parent in site.parents:
-        if isinstance(parent, For) and parent.kind != st.SERIAL:
-            raise ScheduleError(what, found=f"the {parent.kind} loop {parent.var.attr} around it",
-                                expected="serial loops around a parallel one")
-    _independent(kernel, site, what, "rfactor or privatize removes dependences of reductions")
-    return _mark(site, st.PARALLEL)
+    what = f"parallel({', '.join(loops)})"
+    return _shared(kernel, loops, st.PARALLEL, (st.SERIAL,), what)
 
 
-def bind(kernel: Kernel, loop: str) -> Kernel:
+def bind(kernel: Kernel, *loops: str) -> Kernel:
     """Deal the iterations of a loop out to the threads of a group ("bind" in TVM).
 
     for i in n serial: s  ->  for i in n thread.x: s      (a barrier of the group follows)
 
     Around it are serial and parallel loops alone: an iteration of a parallel one is a group's.
+    Several loops that nest perfectly, given from the outermost inwards, become one.
 
     Raises ScheduleError if an iteration may depend on another, or on a reduce axis (`rfactor`
     makes one a loop).
     """
-    what = f"bind({loop})"
-    site = find_for(kernel, loop, "bind")
-    if site.kind != st.SERIAL:
-        raise ScheduleError(what, found=f"a loop of kind {site.kind}", expected="a serial loop")
-    for parent in site.parents:
-        if isinstance(parent, For) and parent.kind not in (st.SERIAL, st.PARALLEL):
-            raise ScheduleError(what, found=f"the {parent.kind} loop {parent.var.attr} around it",
-                                expected="serial and parallel loops around it")
-    _independent(kernel, site, what, "rfactor or privatize removes dependences of reductions")
-    return _mark(site, st.THREADS)
+    return _shared(kernel, loops, st.THREADS, (st.SERIAL, st.PARALLEL), f"bind({', '.join(loops)})")
+
+
+def _shared(kernel: Kernel, loops: tuple[str, ...], kind: str, around: tuple[str, ...],
+            what: str) -> Kernel:  # fmt: skip
+    """Return a kernel with serial loops as one of a kind, if it may stand inside of those around.
+
+    Each is proved independent for itself: their subscripts are plain sums before they are fused.
+    """
+    hint = "rfactor or privatize removes dependences of reductions"
+    for name in loops:
+        site = find_for(kernel, name, what.partition("(")[0])
+        if site.kind != st.SERIAL:
+            raise ScheduleError(what, found=f"a loop of kind {site.kind}", expected="a serial loop")
+        for parent in site.parents:
+            if isinstance(parent, For) and parent.kind not in around:
+                raise ScheduleError(what, found=f"the {parent.kind} loop {parent.var.attr} around",
+                                    expected=" and ".join(around) + " loops around it")
+        _independent(kernel, site, what, hint)
+    whole = loops[0]
+    for name in loops[1:]:
+        before = {s for s in traverse.walk(kernel.body) if isinstance(s, For)}
+        kernel = fuse(kernel, whole, name)
+        names = {s.var.attr for s in before}
+        (whole,) = [s.var.attr for s in traverse.walk(kernel.body)
+                    if isinstance(s, For) and s.var.attr not in names]
+    return _mark(find_for(kernel, whole, what), kind)
 
 
 def _independent(kernel: Kernel, site: Site, what: str, hint: str) -> None:

@@ -338,8 +338,15 @@ class Decompose:
         def visit(stmt: Stmt) -> Stmt:
             if isinstance(stmt, Reduce):
                 return stmt.with_bodies(tuple([visit(s) for s in stmt.body]))
-            if isinstance(stmt, Load) and gd.stays(space, stmt):
-                return stmt
+            if isinstance(stmt, Load):
+                if gd.stays(space, stmt):
+                    return stmt
+                used = frozenset().union(*map(space.symbols, stmt.index))
+                own = [c for c in gd.parts(condition) if space.symbols(c) & used]
+                if own:  # what says nothing of its place need not be asked
+                    (part,) = gd.guard((stmt,), gd.conjunction(own), self.what)
+                    if isinstance(part, Load) and gd.stays(space, part):
+                        return part
             (masked,) = gd.guard((stmt,), condition, self.what)
             return masked
 

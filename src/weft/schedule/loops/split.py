@@ -164,8 +164,10 @@ class _SplitAxis:
         copied = self._copied(stmt, self.point, rounds)
         if self.tail == "mask":
             inside = self.point.lt(n)
-            copied = Reduce(copied.axes, gd.keep(copied.accumulators, inside),
-                            gd.guard(copied.body, inside, self.what))
+            body = gd.guard(copied.body, inside, self.what)
+            copied = Reduce(copied.axes, tuple([
+                a if gd.adds_nothing(a, body) else gd.keep((a,), inside)[0]
+                for a in copied.accumulators]), body)
         return edit.replace(site.parents, stmt, (copied,))
 
     def _copied(self, stmt: Reduce, point: Expr, rounds: Expr) -> Reduce:

@@ -13,6 +13,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Reduce
 from weft.schedule.analysis.dependence import idempotent
+from weft.schedule.analysis.guard import factors
 from weft.schedule.analysis.space import constant
 from weft.schedule.analysis.subscripts import Space, accesses
 from weft.strategies.common.nest import (
@@ -182,16 +183,7 @@ def factors_of_sum(reduce: Reduce) -> tuple[Expr, Expr] | None:
     acc = reduce.accumulators[0]
     if acc.combine.op is not Op.ADD or acc.combine.args != (st.lhs(acc.var), st.rhs(acc.var)):
         return None
-    lets = {s.var: s.value for s in reduce.body if isinstance(s, st.Let)}
-    u = acc.update
-    if u.op is Op.MAD and u.args[2] is acc.var:
-        return u.args[0], u.args[1]
-    if u.op is not Op.ADD or acc.var not in u.args:
-        return None
-    term = u.args[1] if u.args[0] is acc.var else u.args[0]
-    while term in lets or term.op is Op.CAST:
-        term = lets[term] if term in lets else term.args[0]
-    return (term.args[0], term.args[1]) if term.op is Op.MUL else None
+    return factors(acc, reduce.body)
 
 
 def _depends(space: Space, factor: Expr, loaded: dict[Expr, Load]) -> frozenset[Expr]:

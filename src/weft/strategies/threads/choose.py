@@ -22,6 +22,7 @@ from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.analysis import subscripts
 from weft.schedule.analysis.space import constant
 from weft.strategies.common.nest import Plan, chain_of, find, product, size_of, strides
+from weft.strategies.threads.contraction import schedule_contraction
 from weft.target import Target
 
 __all__ = ["choose_for_threads"]
@@ -51,12 +52,25 @@ def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = 
     plan = Plan(kernel, target, threads)
     for stmt in kernel.body:
         if isinstance(stmt, For) and stmt.kind == st.SERIAL:
-            _share(plan, stmt)
+            if why or not _contracts(plan, stmt):
+                _share(plan, stmt)
         elif isinstance(stmt, Reduce):
             _share_sum(plan, stmt)
     made = plan.schedule.kernel
     reasons = "; ".join(dict.fromkeys((*plan.why, *([why] if why else ())))) or "one thread"
     return made.replace(meta=made.meta.replace(hints=(*kernel.meta.hints, ("why", reasons))))
+
+
+def _contracts(plan: Plan, loop: For) -> bool:
+    """Schedule a nest as a contraction; whether it is one."""
+    saved = plan.schedule.mark()
+    try:
+        if schedule_contraction(plan, loop.var.attr):
+            return True
+    except ScheduleError as error:
+        plan.why.append(f"not {error.operation}: {error.found}")
+    plan.schedule.reset(saved)
+    return False
 
 
 def _share(plan: Plan, loop: For) -> None:
@@ -148,13 +162,4 @@ def _join(plan: Plan, chain: list[str], free: list[str]) -> None:
     """Bring some loops of a chain outwards, in their order, fuse them and share them out."""
     if chain[: len(free)] != free:
         plan.schedule.reorder(*free, *(name for name in chain if name not in free))
-    whole = free[0]
-    for name in free[1:]:
-        before = _names(plan)
-        plan.schedule.fuse(whole, name)
-        (whole,) = _names(plan) - before
-    plan.schedule.parallel(whole)
-
-
-def _names(plan: Plan) -> set[str]:
-    return {s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
+    plan.schedule.parallel(*free)

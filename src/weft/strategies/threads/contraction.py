@@ -1,0 +1,196 @@
+"""Contractions on devices of threads: a group for each block of results, a tile for each thread.
+
+A group copies a block of each operand into its memory, in steps along a reduced axis, and each of
+its threads adds products up for a tile of results that it keeps in registers::
+
+    for block parallel:
+      for t thread.x: s[t, :, :] = 0
+      for k.o:
+        for t thread.x: copy a[block rows, k.o] and b[k.o, block columns]
+        for t thread.x: for k.i: s[t, :, :] += a.w[k.i, rows of t] * b.w[k.i, columns of t]
+      for t thread.x: out[rows of t, columns of t] = epilogue(s[t, :, :])
+
+Neighbouring threads have neighbouring columns, so that a warp stores whole transfers and reads
+different banks; rows of a copy that is turned on the way are moved against each other for that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from weft.errors import ScheduleError
+from weft.ir import traverse
+from weft.ir.expr import Expr
+from weft.ir.stmt import Axis, For, Load, Memory
+from weft.schedule.analysis.subscripts import Space, accesses
+from weft.strategies.common.aliased_operands import separate_aliases
+from weft.strategies.common.contraction_pattern import Pattern, match
+from weft.strategies.common.nest import Cost, Plan, flat_stride, product, size_of
+from weft.target import Target
+
+__all__ = ["schedule_contraction"]
+
+_WHY: Final = "blocks of {0}x{1} results by groups, {2}x{3} by each thread, {4} terms a step"
+_SIDES: Final = (16, 8)  # threads along a side of a group
+_TILES: Final = (1, 2, 4, 8)  # results along a side of a thread's tile
+_STEPS: Final = (16, 8, 4)  # terms that a group copies at once
+_LEAST: Final = 16  # rows, columns and terms from which on blocks pay
+_BANKS: Final = 32  # words that a memory of groups gives at once
+_BYTE_COST: Final = 4  # multiply-adds in whose time a byte comes from memory
+
+
+class _Block(NamedTuple):
+    """Results of a group along one axis, those of a thread, and the terms of a step."""
+
+    rows: int
+    columns: int
+    tall: int
+    wide: int
+    terms: int
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.columns // (self.tall * self.wide)
+
+
+def schedule_contraction(plan: Plan, root: str) -> bool:
+    """Schedule a nest if it is a contraction with enough rows, columns and terms; whether it is."""
+    pattern = match(plan, root)
+    if pattern is None:
+        return False
+    apart = separate_aliases(plan, pattern)
+    if apart:
+        pattern = match(plan, root)
+        assert pattern is not None
+    found = _sides(plan, pattern)
+    axis = max(pattern.reduce.axes, key=lambda a: size_of(a.extent))
+    if found is None or size_of(axis.extent) < _LEAST:
+        return False
+    block = _block(plan, pattern, *found)
+    if block is None:
+        return False
+    _apply(plan, pattern, *found, axis, block)
+    if apart:
+        plan.schedule.unite()
+    plan.why.append(_WHY.format(*block))
+    return True
+
+
+def _sides(plan: Plan, pattern: Pattern) -> tuple[For, For] | None:
+    """Return the loops over rows and columns of blocks, None if there are none of some length.
+
+    Columns are what lies side by side in the result.
+    """
+    left = [r for r in pattern.rows if r.var in pattern.left and r.var not in pattern.right]
+    right = [r for r in pattern.rows if r.var in pattern.right and r.var not in pattern.left]
+    space = Space(plan.kernel)
+    written = [a for a in accesses(pattern.rows[-1].body) if a.write]
+
+    def lies_along(loop: For) -> bool:
+        return any(flat_stride(space, a, loop.var) == 1 for a in written)
+
+    def longest(loops: list[For]) -> For | None:
+        return max(loops, key=lambda r: (lies_along(r), size_of(r.extent)), default=None)
+
+    row, column = longest(left), longest(right)
+    if row is None or column is None or min(size_of(row.extent), size_of(column.extent)) < _LEAST:
+        return None
+    return (column, row) if lies_along(row) else (row, column)
+
+
+def _block(plan: Plan, pattern: Pattern, row: For, column: For) -> _Block | None:
+    """Return the block that takes the least time, None if no memory of groups holds one."""
+    itemsize = Cost(pattern.rows[-1].body).itemsize
+    others = product(r.extent for r in pattern.rows if r is not row and r is not column)
+    best: tuple[int, _Block] | None = None
+    for block in _blocks(plan.target, itemsize):
+        count = others * -(-size_of(row.extent) // block.rows) * (
+            -(-size_of(column.extent) // block.columns))  # fmt: skip
+        results = block.rows * block.columns
+        reads = block.threads * (block.tall + block.wide)  # of the group's memory
+        copies = (block.rows + block.columns) * itemsize * _BYTE_COST
+        time = -(-count // max(plan.threads, 1)) * (results + reads + copies)
+        if best is None or time < best[0]:
+            best = time, block
+    return None if best is None else best[1]
+
+
+def _blocks(target: Target, itemsize: int) -> list[_Block]:
+    """Return the blocks that a group has threads and memory for, the largest first."""
+    side = next((s for s in _SIDES if s * s <= target.max_items), 0)
+    found = []
+    for tall in reversed(_TILES):
+        for wide in reversed(_TILES):
+            rows, columns = side * tall, side * wide
+            for terms in _STEPS:
+                nbytes = (rows + columns + 2 * _BANKS // terms) * terms * itemsize
+                if side and 2 * nbytes <= target.shared_bytes:
+                    found.append(_Block(rows, columns, tall, wide, terms))
+                    break
+    return found
+
+
+def _apply(plan: Plan, pattern: Pattern, row: For, column: For, axis: Axis, block: _Block) -> None:
+    schedule, names = plan.schedule, [r.var.attr for r in pattern.rows]
+    name = pattern.reduce.accumulators[0].var.attr
+    i, j, k = row.var.attr, column.var.attr, axis.var.attr
+    operands = {s.memory: None for s in pattern.reduce.body if isinstance(s, Load)}
+    plan.attempt("contract", name)
+    schedule.split(i, block.rows).split(f"{i}.i", block.rows // block.tall)
+    schedule.split(j, block.columns).split(f"{j}.i", block.columns // block.wide)
+    outer = [*[n for n in names if n not in (i, j)], f"{i}.o", f"{j}.o"]
+    threads, tile = [f"{i}.i.i", f"{j}.i.i"], [f"{i}.i.o", f"{j}.i.o"]
+    for loop in dict.fromkeys([*names, f"{i}.o", f"{i}.i.o", f"{i}.i.i", f"{j}.o"]):
+        plan.attempt("sink", loop)
+    schedule.reorder(*outer, *threads, *tile)
+    axes = [a.var.attr for a in pattern.reduce.axes if a is not axis]
+    schedule.split(k, block.terms)
+    if axes:
+        schedule.reorder(*axes, f"{k}.o", f"{k}.i")
+    schedule.decompose_reduction(name, threads[0], scope="local")
+    schedule.reorder(*threads, f"{k}.i", *tile)
+    for memory in operands:
+        _copy(plan, memory, f"{k}.o", block)
+    for suffix in (".z", "", ".f"):
+        schedule.bind(*[f"{t}{suffix}" for t in threads])
+        for loop in tile:
+            schedule.unroll(f"{loop}{suffix}")
+    schedule.parallel(*outer)
+
+
+def _copy(plan: Plan, memory: Memory, loop: str, block: _Block) -> None:
+    """Copy what a group reads of an operand in a step, in the order in which it lies in memory."""
+    schedule, before = plan.schedule, _loops(plan)
+    terms, rest = _dimensions(plan, memory, loop)
+    turned = bool(terms) and bool(rest) and max(terms) > max(rest)
+    skew = max(_BANKS // block.terms, 1) if turned else 0
+    schedule.window(memory.name, loop, (*terms, *rest), skew)
+    whole, *inner = [n for n in _loops(plan) if n not in before]
+    for name in inner:
+        known = _loops(plan)
+        schedule.fuse(whole, name)
+        (whole,) = [n for n in _loops(plan) if n not in known]
+    schedule.split(whole, block.threads).reorder(f"{whole}.i", f"{whole}.o").bind(f"{whole}.i")
+
+
+def _dimensions(plan: Plan, memory: Memory, loop: str) -> tuple[list[int], list[int]]:
+    """Return the dimensions of a memory along which terms lie, and the others."""
+    inside = next(s for s in traverse.walk(plan.kernel.body)
+                  if isinstance(s, For) and s.var.attr == loop)  # fmt: skip
+    load = next((s for s in traverse.walk(inside.body)
+                 if isinstance(s, Load) and s.memory is memory), None)  # fmt: skip
+    if load is None:
+        raise ScheduleError(f"copy of {memory.name}", found="no load in a step", expected="one")
+    space, term = Space(plan.kernel), _term(inside)
+    terms = [d for d, i in enumerate(load.index) if space.stride(i, term)]
+    return terms, [d for d in range(len(load.index)) if d not in terms]
+
+
+def _term(step: For) -> Expr:
+    """Return the variable of the terms inside of a step: the third of its loops."""
+    found: list[For] = [s for s in traverse.walk(step.body) if isinstance(s, For)]
+    return next(f.var for f in found if f.var.attr == step.var.attr.removesuffix(".o") + ".i")
+
+
+def _loops(plan: Plan) -> list[str]:
+    return [s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)]
