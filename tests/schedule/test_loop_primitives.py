@@ -353,3 +353,28 @@ def test_equal_remainders_of_different_divisors_are_no_proof():
                                             Store(y, (i // 4, i % 3), nests.f("a"))),))
     with pytest.raises(ScheduleError, match="independent"):
         Schedule(kernel).split("i", 8, "overlap")
+
+
+@pytest.mark.parametrize(("rows", "columns", "apart"), [
+    (4, 5, True), (4, 4, True), (5, 5, False), (4, 6, False), (1, 5, True)])
+def test_tiles_at_quotients_and_remainders_are_told_apart(rows, columns, apart):
+    """y[4 * (t // 7) + i, 5 * (t % 7) + j]: no tile of another t begins before one ends."""
+    x, y, t, i, j = memory("x", 28), memory("y", 21, 41), v("t"), v("i"), v("j")
+    place = ((t // 7) * 4 + i, (t % 7) * 5 + j)
+    kernel = Kernel("tiles", (x, y), (loop("t", 28, Load(nests.f("a"), x, (t,)), loop(
+        "i", rows, loop("j", columns, Store(y, place, nests.f("a"))))),))
+    if not apart:
+        with pytest.raises(ScheduleError, match="independent"):
+            Schedule(kernel).parallel("t")
+        return
+    assert_same(kernel, Schedule(kernel).parallel("t").kernel)
+
+
+def test_tiles_at_quotients_of_quotients_are_told_apart():
+    """Three loops that are fused, of which two are cut into tiles of 2."""
+    x, y, t, i, j = memory("x", 30), memory("y", 2, 6, 10), v("t"), v("i"), v("j")
+    outer = t // 5
+    place = (outer // 3, (outer % 3) * 2 + i, (t % 5) * 2 + j)
+    kernel = Kernel("tiles", (x, y), (loop("t", 30, Load(nests.f("a"), x, (t,)), loop(
+        "i", 2, loop("j", 2, Store(y, place, nests.f("a"))))),))
+    assert_same(kernel, Schedule(kernel).parallel("t").kernel)

@@ -195,16 +195,22 @@ def _divided(space: Space, a: Access, b: Access, varying: set[Expr]) -> list[Pol
     """Return what is equal wherever two accesses meet, because its quotient and remainder are.
 
     ``a[2 * (x // 7), 2 * (x % 7) + 1]`` is one element for one x only; 7 // 3 is 5 // 2, and
-    so are the remainders, so the divisor must be the same in both.
+    so are the remainders, so the divisor must be the same in both. What is added to a multiple of
+    one of them, and is smaller, may differ: ``a[32 * (x // 7) + i, 32 * (x % 7) + j]``.
     """
     equal: set[Expr] = set()
     for i, j in zip(a.index, b.index, strict=True):
-        moving = [m for m in space.poly(i) if _varies(space, m, varying)]
-        if i is j and len(moving) == 1 and len(moving[0]) == 1:
-            equal.add(moving[0][0])
-    return [space.poly(e.args[0]) for e in equal if e.op is Op.MOD and any(
-        q.op is Op.FLOORDIV and q.args == e.args for q in equal) and not any(
-        _varies(space, m, varying) for m in space.poly(e.args[1]))]
+        p = space.poly(i)
+        atoms = {e for m in p for e in m if e.op in (Op.FLOORDIV, Op.MOD)
+                 and _varies(space, (e,), varying)} if i is j else ()  # fmt: skip
+        equal.update(e for e in atoms if _separated(space, p, p, e, varying))
+    found: dict[Expr, None] = {}
+    while whole := [e.args[0] for e in equal if e.op is Op.MOD and e.args[0] not in found and any(
+            q.op is Op.FLOORDIV and q.args == e.args for q in equal) and not any(
+            _varies(space, m, varying) for m in space.poly(e.args[1]))]:  # fmt: skip
+        found.update(dict.fromkeys(whole))
+        equal.update(whole)
+    return [space.poly(e) for e in found]
 
 
 def apart(space: Space, a: Access, b: Access, varying: set[Expr]) -> bool:

@@ -5,9 +5,11 @@ neighbouring elements share a transfer. So all loops that are independent become
 the innermost of them fastest, and what is left of the nest is scalar code of one thread.
 
 Where the elements of a reduction lie side by side, and not what neighbouring threads would read, a
-group works on each reduction: its threads take every 64th element, and their partial results meet
-in memory of the group. What else an iteration does is dealt out to them as well, so that softmax is
-one kernel that reads each row by whole transfers.
+group works on each reduction: its threads take the elements by turns, and their partial results
+meet in memory of the group. What else an iteration does is dealt out to them as well, and what it
+reads several times is kept there where it fits, so that softmax is one kernel that reads each row
+once, by whole transfers. What is read across the order in which it is written is
+`weft.strategies.threads.transposed`.
 """
 
 from __future__ import annotations
@@ -21,16 +23,25 @@ from weft.ir.expr import Expr
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.analysis import subscripts
 from weft.schedule.analysis.space import constant
-from weft.strategies.common.nest import Plan, chain_of, find, product, size_of, strides
+from weft.strategies.common.nest import (
+    Plan,
+    chain_of,
+    find,
+    loop_of,
+    power_above,
+    product,
+    strides,
+)
 from weft.strategies.threads.contraction import schedule_contraction
+from weft.strategies.threads.sharing import deal_out, deal_out_sum, keep_rows
+from weft.strategies.threads.transposed import schedule_transposed
 from weft.target import Target
 
 __all__ = ["choose_for_threads"]
 
 _WHY: Final = "an iteration for each thread"
 _GROUPS: Final = "a group of threads for each reduction"
-_MANY: Final = 1 << 16  # iterations that fill a device with a thread for each
-_LONG: Final = 512  # elements of reductions that even then are better worked on by a group
+_ROW: Final = 32  # elements of a reduction that threads read by whole transfers
 
 
 def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = "") -> Kernel:
@@ -76,7 +87,7 @@ def _contracts(plan: Plan, loop: For) -> bool:
 def _share(plan: Plan, loop: For) -> None:
     """Make one parallel loop of the loops of a nest that are independent."""
     current = find(plan.kernel, loop.var.attr)
-    if current is None:
+    if current is None or schedule_transposed(plan, current):
         return
     chain = [c.var.attr for c in chain_of(current)]
     free = [name for name in chain if _is_independent(plan, name)]
@@ -105,23 +116,32 @@ def _deal_out_rows(plan: Plan, free: list[str]) -> bool:
     loop = next(s for s in traverse.walk(plan.kernel.body)
                 if isinstance(s, For) and s.kind == st.PARALLEL and s.var.attr.startswith(free[0]))
     sums = [s for s in loop.body if isinstance(s, Reduce)]
-    least = _LONG if size_of(loop.extent) > _MANY else plan.target.group_items
-    if not sums or not all(_lies_along(plan, s, loop.var) for s in sums) or any(
-        product(a.extent for a in s.axes) < least for s in sums
-    ):
+    lengths = [product(a.extent for a in s.axes) for s in sums]
+    if min(lengths, default=0) < _ROW or not all(_lies_along(plan, s, loop.var) for s in sums):
         return False
+    items = min(plan.target.group_items, power_above(max(lengths) // 2 + 1))
     saved = plan.schedule.mark()
     try:
-        for s in loop.body:
+        keep_rows(plan, loop.var.attr, items)
+        for s in loop_of(plan, loop.var.attr).body:
             if isinstance(s, Reduce):
-                _deal_out(plan, s)
+                deal_out_sum(plan, s.axes[-1].var.attr, items)
             elif isinstance(s, For) and s.kind == st.SERIAL:
-                plan.attempt("bind", s.var.attr)
+                _deal_out_elements(plan, s.var.attr, items)
     except ScheduleError as error:
         plan.schedule.reset(saved)
         plan.why.append(f"not {error.operation}: {error.found}")
         return False
     return True
+
+
+def _deal_out_elements(plan: Plan, name: str, items: int) -> None:
+    """Deal out what is done with the elements of a row, if that is legal."""
+    saved = plan.schedule.mark()
+    try:
+        deal_out(plan, name, items)
+    except ScheduleError:
+        plan.schedule.reset(saved)
 
 
 def _lies_along(plan: Plan, s: Reduce, row: Expr) -> bool:
@@ -130,13 +150,6 @@ def _lies_along(plan: Plan, s: Reduce, row: Expr) -> bool:
     along = [n for a, n in strides(space, s.body, s.axes[-1].var) if a.memory.scope == "global"]
     across = [n for a, n in strides(space, s.body, row) if a.memory.scope == "global"]
     return (1 in along or not along) and 1 not in across
-
-
-def _deal_out(plan: Plan, s: Reduce) -> None:
-    """Have the threads of a group take the elements of a reduction by turns."""
-    name = s.axes[-1].var.attr
-    plan.schedule.split(name, plan.target.group_items)
-    plan.schedule.rfactor(f"{name}.i").bind(f"{name}.i")
 
 
 def _share_sum(plan: Plan, s: Reduce) -> None:
@@ -149,8 +162,9 @@ def _share_sum(plan: Plan, s: Reduce) -> None:
         if whole is not None and whole >= items * items:
             plan.schedule.split(name, -(-whole // items)).rfactor(f"{name}.o")
             plan.schedule.parallel(f"{name}.o")
+            deal_out_sum(plan, f"{name}.o.c", items)
             name = f"{name}.i"
-        plan.schedule.split(name, items).rfactor(f"{name}.i").bind(f"{name}.i")
+        deal_out_sum(plan, name, items)
     except ScheduleError as error:
         plan.schedule.reset(saved)
         plan.why.append(f"not {error.operation}: {error.found}")

@@ -1,0 +1,66 @@
+"""Loops as work of threads: what schedules for devices of threads have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from weft.ir import traverse
+from weft.ir.stmt import Alloc, For, Load
+from weft.strategies.common.nest import Plan, loop_of, size_of
+
+__all__ = ["deal_out", "deal_out_sum", "fuse_all", "keep_rows"]
+
+_FEW: Final = 32  # partial results that every thread reads for itself
+_PARTIAL: Final = 32  # bytes that a thread may take for partial results
+
+
+def fuse_all(plan: Plan, names: Sequence[str]) -> str:
+    """Make one loop of some that nest perfectly, the outermost first; return its name."""
+    whole = names[0]
+    for name in names[1:]:
+        before = _names(plan)
+        plan.schedule.fuse(whole, name)
+        (whole,) = _names(plan) - before
+    return whole
+
+
+def deal_out(plan: Plan, name: str, items: int) -> None:
+    """Deal the iterations of a loop out to `items` threads of a group, which take turns."""
+    if size_of(loop_of(plan, name).extent) > items:
+        plan.schedule.split(name, items).reorder(f"{name}.i", f"{name}.o")
+        name = f"{name}.i"
+    plan.schedule.bind(name)
+
+
+def deal_out_sum(plan: Plan, name: str, items: int) -> None:
+    """Have the threads of a group take the elements of a reduction by turns.
+
+    Some of them bring the partial results of several together, and all read what these found.
+    """
+    for count in (items, 1 << items.bit_length() // 2):
+        plan.schedule.split(name, count).rfactor(f"{name}.i").bind(f"{name}.i")
+        name = f"{name}.i.c"
+        if items <= _FEW:
+            return
+
+
+def keep_rows(plan: Plan, loop: str, items: int) -> None:
+    """Copy what an iteration reads several times to memory of its group, where it has room."""
+    room = plan.target.shared_bytes - _PARTIAL * items
+    loads = Counter(s.memory for s in traverse.walk(loop_of(plan, loop).body)
+                    if isinstance(s, Load) and s.memory.scope == "global")  # fmt: skip
+    for memory, count in loads.items():
+        saved = plan.schedule.mark()
+        if count < 2 or not plan.attempt("window", memory.name, loop):
+            continue
+        body = loop_of(plan, loop).body
+        taken = sum(size_of(s.memory.size) * s.memory.dtype.itemsize
+                    for s in body if isinstance(s, Alloc))  # fmt: skip
+        if taken > room:
+            plan.schedule.reset(saved)
+
+
+def _names(plan: Plan) -> set[str]:
+    return {s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
