@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import AllocationError, CopyError, DeallocationError, SyncError
 from weft.runtimes.base import View
-from weft.runtimes.opencl import queue as queues
+from weft.runtimes.launches import queue as queues
 
 
 def test_copies_and_fills_of_odd_lengths_touch_nothing_else(device, rng):
@@ -69,12 +69,12 @@ def test_too_large_and_too_many_blocks_are_typed_errors(device, monkeypatch):
     if largest < pool.limit:
         with pytest.raises(AllocationError, match="in one block"):
             pool.allocate(largest + 1)
-    cl = device._session.cl
+    cl = device._now().session.cl
 
     def exhausted(nbytes):
         raise cl.MemoryError("create_buffer", -4, "")
 
-    monkeypatch.setattr(device._session, "buffer", exhausted)
+    monkeypatch.setattr(device._now().session, "buffer", exhausted)
     with pytest.raises(AllocationError, match="in use"):
         pool.allocate(123_456_789)
     with pytest.raises(AllocationError, match="no memory left"):
@@ -86,7 +86,7 @@ def test_too_large_and_too_many_blocks_are_typed_errors(device, monkeypatch):
 
 def test_what_a_driver_throws_is_an_error_of_its_device(device, monkeypatch):
     held = images.put(device, np.arange(4))
-    cl, core = device._session.cl, device._session.core
+    cl, core = device._now().session.cl, device._now().session.core
 
     def broken(*given):
         raise cl.RuntimeError("enqueue", -36, "the queue is gone")
@@ -102,7 +102,7 @@ def test_what_a_driver_throws_is_an_error_of_its_device(device, monkeypatch):
     with pytest.raises(SyncError):
         device.queue.synchronize()
     monkeypatch.undo()
-    gone = device._session.buffer(64)
+    gone = device._now().session.buffer(64)
     gone.release()  # behind the back of the pool
     device.pool.flush()
     device.pool.put_back((gone, 64), [])

@@ -13,6 +13,7 @@ import far_devices
 from weft.driver.context import context
 from weft.errors import HandleError, LaunchError
 from weft.runtimes.base import Event, Failure, View
+from weft.runtimes.launches.header import header_of
 from weft.runtimes.memory.device_pool import AllOf
 from weft.runtimes.vulkan import program as programs
 
@@ -32,7 +33,7 @@ def test_any_number_of_groups_and_offsets(device, groups):
 
 
 def _items(code):
-    return programs.header_of("", code.image)[1].entries[0].items
+    return header_of("", code.image)[1].entries[0].items
 
 
 def test_entries_share_scratch_memory_and_items_have_their_own(device, rng):

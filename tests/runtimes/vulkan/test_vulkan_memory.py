@@ -8,8 +8,8 @@ import vulkan_images as images
 
 from weft.errors import AllocationError, CopyError, DeviceError, HandleError, SyncError
 from weft.runtimes.base import View
+from weft.runtimes.launches import queue as queues
 from weft.runtimes.vulkan import memory as memories
-from weft.runtimes.vulkan import queue as queues
 from weft.runtimes.vulkan.binding import LOST, VulkanError
 from weft.runtimes.vulkan.device import VulkanDevice
 from weft.runtimes.vulkan.memory import OWN, Memory
@@ -37,7 +37,7 @@ def test_copies_and_fills_of_odd_lengths_touch_nothing_else(any_device, rng):
 @pytest.mark.parametrize("piece", [16, 64 << 20])
 def test_copies_that_overlap(any_device, monkeypatch, piece):
     """In either direction, by one piece or many, as if all were read before any is written."""
-    monkeypatch.setattr(queues, "_PIECE", piece)
+    monkeypatch.setattr(queues, "_STAGE", piece)
     for distance in (-17, -16, -15, -1, 0, 1, 15, 16, 17, 40):
         for count in (1, 16, 40):
             held, want = images.put(any_device, np.arange(128, dtype=np.uint8)), np.arange(128)
@@ -49,7 +49,7 @@ def test_copies_that_overlap(any_device, monkeypatch, piece):
 
 def test_copies_of_many_pieces(any_device, monkeypatch, rng):
     """Stages are used again, in turn, in both directions."""
-    monkeypatch.setattr(memories, "_PIECE", 1000)
+    monkeypatch.setattr("weft.runtimes.vulkan.blocks._PIECE", 1000)
     sent = rng.integers(0, 256, 12_345, np.uint8)
     held = images.put(any_device, sent)
     np.testing.assert_array_equal(images.get(any_device, held, np.uint8), sent)
@@ -143,7 +143,7 @@ def test_too_large_and_too_many_blocks_are_typed_errors(any_device, monkeypatch)
     monkeypatch.setattr(session, "made", exhausted)
     with pytest.raises(AllocationError, match="in use"):
         pool.allocate(123_456_789)
-    monkeypatch.setattr(any_device.queue, "_scratch", None)
+    monkeypatch.setattr(any_device.queue, "_scratch_size", 0)
     monkeypatch.setattr(any_device.queue._memory, "take",
                         lambda *given: exhausted("vkAllocateMemory"))
     with pytest.raises(AllocationError, match="no memory left"):

@@ -10,7 +10,7 @@ import wgsl_images as images
 
 from weft.errors import AllocationError, CompileError, LaunchError
 from weft.runtimes.base import View
-from weft.runtimes.webgpu import queue as queues
+from weft.runtimes.launches import queue as queues
 
 
 def test_copies_and_fills_of_odd_lengths_touch_nothing_else(device, rng):
