@@ -16,7 +16,7 @@ from weft.runtimes.opencl.program import Programs
 def runs(device, program):
     held = images.put(device, np.zeros(10, np.int64))
     device.queue.launch(program, [held], [10, 5]).wait()
-    return set(images.get(device, held)) == {5}
+    return set(images.get(device, held, np.int64)) == {5}
 
 
 def test_a_source_that_the_driver_refuses_is_told_with_its_words(device, capfd):
@@ -58,7 +58,7 @@ def test_options_reach_the_driver(device):
         code = images.image(text, [("add", 0)], 1, ("n", "k"), options=[f"-DFACTOR={factor}"])
         held = images.put(device, np.zeros(10, np.int64))
         device.queue.launch(device.load(code), [held], [10, 5]).wait()
-        assert set(images.get(device, held)) == {5 * factor}
+        assert set(images.get(device, held, np.int64)) == {5 * factor}
 
 
 def keys(monkeypatch):
