@@ -23,7 +23,6 @@ TABLES = {
     "compat/cuda/libdevice.py": "functions of libdevice",
     "ir/expr.py": "builders of expressions",
     "ir/stmt.py": "statements",
-    "tensors/api/functions.py": "methods as functions",
 }
 ROOM = 20  # modules of a folder, at most
 # Written so that this file does not find itself.

@@ -55,17 +55,8 @@ if TYPE_CHECKING:
 else:
     settings = Late("weft.settings")
 
-__all__ = [
-    "VERSION",
-    "AutotuneConfig",
-    "BackendConfig",
-    "Config",
-    "Debug",
-    "config",
-    "debug",
-    "reset",
-    "user_folder",
-]
+__all__ = ["VERSION", "AutotuneConfig", "BackendConfig", "Config", "Debug", "config", "debug",
+           "reset", "user_folder"]  # fmt: skip
 
 VERSION = "0.1.0"
 

@@ -11,24 +11,9 @@ from typing import Any, Final
 from weft.errors import ParseError
 from weft.imports import importing
 
-__all__ = [
-    "autotune",
-    "backends",
-    "boolean",
-    "device",
-    "env_boolean",
-    "env_integer",
-    "env_name",
-    "guard",
-    "ids",
-    "integer",
-    "known",
-    "poison",
-    "programs",
-    "read_file",
-    "sanitize",
-    "words",
-]
+__all__ = ["autotune", "backends", "boolean", "device", "env_boolean", "env_integer", "env_name",
+           "guard", "ids", "integer", "known", "poison", "programs", "read_file", "sanitize",
+           "words"]  # fmt: skip
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})

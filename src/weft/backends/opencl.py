@@ -10,16 +10,13 @@ it is. What a device can do is known from the probe, in a child process, and pla
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from weft.backends import cpu, registry
-from weft.backends.names import parse
+from weft.backends import cpu
+from weft.backends.drivers import DriverCompiler, DriverFamily
 from weft.backends.probing import Probe
 from weft.backends.registry import Backend
-from weft.errors import DeviceError
 from weft.imports import importing
-from weft.locks import mutex
 from weft.target import Target
 
 if TYPE_CHECKING:
@@ -40,18 +37,11 @@ _FILES: Final = (
 
 THREADS: Final = "threads"
 
-_lock = mutex()
-_devices: dict[tuple[int, str], OpenCLDevice] = {}
+def _device(name: str, called: str) -> OpenCLDevice:
+    with importing:  # which most processes never need
+        from weft.runtimes.opencl.device import OpenCLDevice
 
-
-class _Compiler:
-    """Takes the text as it is: the driver builds it when it is loaded."""
-
-    cache_key = "opencl c"
-
-    def compile(self, source: str, pipeline: str = "short") -> bytes:
-        """Return the bytes of the text."""
-        return source.encode()
+    return OpenCLDevice(name, called)
 
 
 def _files() -> tuple[str, ...]:
@@ -60,29 +50,12 @@ def _files() -> tuple[str, ...]:
     return (*_FILES, named, os.path.join(named, "*.icd")) if named else _FILES
 
 
-def facts_of(ordinal: int) -> Mapping[str, Any]:
-    """Return the properties of a device that its driver reported to the probe.
-
-    Raises
-    ------
-    DeviceError
-        If the probe has found no such device.
-    """
-    return _found(ordinal)[1]
-
-
-def _found(ordinal: int) -> tuple[str, Mapping[str, Any]]:
-    """Return the name of a device, and the facts about it."""
-    state = registry.probe(_FAMILY)
-    for name, number, said in zip(state.devices, state.ordinals, state.described, strict=True):
-        if number == ordinal:
-            return name, said.get("facts", {})
-    raise DeviceError("device", found=f"{_FAMILY}:{ordinal}", expected="a device that is there",
-                      hint=state.reason or None)
+_DEVICES: Final = DriverFamily(_FAMILY, "c", _device)
+facts_of: Final = _DEVICES.facts
 
 
 def _target(ordinal: int, pair: str) -> Target:
-    with importing:  # which most processes never need
+    with importing:
         from weft.renderers.cstyle.opencl.target import opencl_target
 
     return opencl_target(cpu.host_target(), facts_of(ordinal), pair == THREADS)
@@ -95,21 +68,9 @@ def _renderer(target: Target, pair: str) -> OpenCLRenderer:
     return OpenCLRenderer(target)
 
 
-def _open(ordinal: int, pair: str) -> OpenCLDevice:
-    with importing:
-        from weft.runtimes.opencl.device import OpenCLDevice
-
-    name = parse(_found(ordinal)[0])
-    with _lock:
-        if (ordinal, pair) not in _devices:
-            shown = str(name.replace(pair=pair if pair == THREADS else ""))
-            _devices[ordinal, pair] = OpenCLDevice(shown, name.called)
-        return _devices[ordinal, pair]
-
-
 BACKEND: Final = Backend(
-    _FAMILY, ("c", THREADS), None, None, _target, _renderer, lambda target, pair: _Compiler(),
-    _open,
+    _FAMILY, ("c", THREADS), None, None, _target, _renderer,
+    lambda target, pair: DriverCompiler("opencl c"), _DEVICES.open,
     description="kernels in OpenCL C, built by the driver", is_asked_for=True,
     probe_in_child=Probe("weft.runtimes.opencl.driver:probe", _files(), _VARIABLES),
 )  # fmt: skip

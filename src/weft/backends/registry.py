@@ -21,28 +21,9 @@ from weft.target import Target
 if TYPE_CHECKING:
     from weft.backends.probing import Probe
 
-__all__ = [
-    "GROUP",
-    "HOST",
-    "ORDER",
-    "Backend",
-    "Found",
-    "available",
-    "backend",
-    "canonical",
-    "choose",
-    "chosen",
-    "default",
-    "families",
-    "first",
-    "generation",
-    "lookup",
-    "more_pairs",
-    "probe",
-    "probe_pair",
-    "register",
-    "reset",
-]
+__all__ = ["GROUP", "HOST", "ORDER", "Backend", "Found", "available", "backend", "canonical",
+           "choose", "chosen", "default", "families", "first", "generation", "lookup",
+           "more_pairs", "probe", "probe_pair", "register", "reset"]  # fmt: skip
 
 GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
 HOST: Final = "cpu"  # the device whose memory is that of this process

@@ -8,16 +8,13 @@ planning needs no more.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from weft.backends import cpu, registry
-from weft.backends.names import parse
+from weft.backends import cpu
+from weft.backends.drivers import DriverCompiler, DriverFamily
 from weft.backends.probing import Probe
 from weft.backends.registry import Backend
-from weft.errors import DeviceError
 from weft.imports import importing
-from weft.locks import mutex
 from weft.target import Target
 
 if TYPE_CHECKING:
@@ -46,21 +43,18 @@ _FILES: Final = (
     "/dev/nvidia*", "/dev/dri/*", "/dev/kfd",
 )  # fmt: skip
 
-_lock = mutex()
-_devices: dict[tuple[int, str], VulkanDevice] = {}
+def _image(source: str) -> bytes:
+    with importing:  # which most processes never need
+        from weft.renderers.spirv.image import image
+
+    return image(source)
 
 
-class _Compiler:
-    """Takes the words as they are: the driver compiles them when they are loaded."""
+def _device(name: str, called: str) -> VulkanDevice:
+    with importing:
+        from weft.runtimes.vulkan.device import VulkanDevice
 
-    cache_key = "spirv"
-
-    def compile(self, source: str, pipeline: str = "short") -> bytes:
-        """Return the image that a text stands for."""
-        with importing:
-            from weft.renderers.spirv.image import image
-
-        return image(source)
+    return VulkanDevice(name, called)
 
 
 def _files() -> tuple[str, ...]:
@@ -70,29 +64,12 @@ def _files() -> tuple[str, ...]:
     return (*_FILES, *named, *(os.path.join(entry, "*.json") for entry in named))
 
 
-def facts_of(ordinal: int) -> Mapping[str, Any]:
-    """Return the properties of a device that its driver reported to the probe.
-
-    Raises
-    ------
-    DeviceError
-        If the probe has found no such device.
-    """
-    return _found(ordinal)[1]
-
-
-def _found(ordinal: int) -> tuple[str, Mapping[str, Any]]:
-    """Return the name of a device, and the facts about it."""
-    state = registry.probe(_FAMILY)
-    for name, number, said in zip(state.devices, state.ordinals, state.described, strict=True):
-        if number == ordinal:
-            return name, said.get("facts", {})
-    raise DeviceError("device", found=f"{_FAMILY}:{ordinal}", expected="a device that is there",
-                      hint=state.reason or None)
+_DEVICES: Final = DriverFamily(_FAMILY, "spirv", _device)
+facts_of: Final = _DEVICES.facts
 
 
 def _target(ordinal: int, pair: str) -> Target:
-    with importing:  # which most processes never need
+    with importing:
         from weft.renderers.spirv.target import vulkan_target
 
     return vulkan_target(cpu.host_target(), facts_of(ordinal))
@@ -105,20 +82,9 @@ def _renderer(target: Target, pair: str) -> SpirvRenderer:
     return SpirvRenderer(target)
 
 
-def _open(ordinal: int, pair: str) -> VulkanDevice:
-    with importing:
-        from weft.runtimes.vulkan.device import VulkanDevice
-
-    name = parse(_found(ordinal)[0])
-    with _lock:
-        if (ordinal, pair) not in _devices:
-            _devices[ordinal, pair] = VulkanDevice(str(name), name.called)
-        return _devices[ordinal, pair]
-
-
 BACKEND: Final = Backend(
-    _FAMILY, ("spirv",), None, None, _target, _renderer, lambda target, pair: _Compiler(),
-    _open,
+    _FAMILY, ("spirv",), None, None, _target, _renderer,
+    lambda target, pair: DriverCompiler("spirv", _image), _DEVICES.open,
     description="kernels in SPIR-V, compiled by the driver", is_asked_for=True,
     probe_in_child=Probe("weft.runtimes.vulkan.driver:probe", _files(), _VARIABLES),
 )  # fmt: skip

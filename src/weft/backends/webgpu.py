@@ -6,16 +6,12 @@ it is. What a device can do is known from the probe, in a child process, and pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from weft.backends import registry
-from weft.backends.names import parse
+from weft.backends.drivers import DriverCompiler, DriverFamily
 from weft.backends.probing import Probe
 from weft.backends.registry import Backend
-from weft.errors import DeviceError
 from weft.imports import importing
-from weft.locks import mutex
 from weft.target import Target
 
 if TYPE_CHECKING:
@@ -34,43 +30,19 @@ _FILES: Final = (
     "/System/Library/Frameworks/Metal.framework",
 )  # fmt: skip
 
-_lock = mutex()
-_devices: dict[int, WebGPUDevice] = {}
+def _device(name: str, called: str) -> WebGPUDevice:
+    with importing:  # which most processes never need
+        from weft.runtimes.webgpu.device import WebGPUDevice
+
+    return WebGPUDevice(name, called)
 
 
-class _Compiler:
-    """Takes the text as it is: the driver compiles it when it is loaded."""
-
-    cache_key = "wgsl"
-
-    def compile(self, source: str, pipeline: str = "short") -> bytes:
-        """Return the bytes of the text."""
-        return source.encode()
-
-
-def facts_of(ordinal: int) -> Mapping[str, Any]:
-    """Return the properties of a device that its adapter reported to the probe.
-
-    Raises
-    ------
-    DeviceError
-        If the probe has found no such device.
-    """
-    return _found(ordinal)[1]
-
-
-def _found(ordinal: int) -> tuple[str, Mapping[str, Any]]:
-    """Return the name of a device, and the facts about it."""
-    state = registry.probe(_FAMILY)
-    for name, number, said in zip(state.devices, state.ordinals, state.described, strict=True):
-        if number == ordinal:
-            return name, said.get("facts", {})
-    raise DeviceError("device", found=f"{_FAMILY}:{ordinal}", expected="a device that is there",
-                      hint=state.reason or None)
+_DEVICES: Final = DriverFamily(_FAMILY, "wgsl", _device)
+facts_of: Final = _DEVICES.facts
 
 
 def _target(ordinal: int, pair: str) -> Target:
-    with importing:  # which most processes never need
+    with importing:
         from weft.renderers.cstyle.wgsl.target import webgpu_target
 
     return webgpu_target(facts_of(ordinal))
@@ -83,19 +55,9 @@ def _renderer(target: Target, pair: str) -> WGSLRenderer:
     return WGSLRenderer(target)
 
 
-def _open(ordinal: int, pair: str) -> WebGPUDevice:
-    with importing:
-        from weft.runtimes.webgpu.device import WebGPUDevice
-
-    name, _ = _found(ordinal)
-    with _lock:
-        if ordinal not in _devices:
-            _devices[ordinal] = WebGPUDevice(name, parse(name).called)
-        return _devices[ordinal]
-
-
 BACKEND: Final = Backend(
-    _FAMILY, ("wgsl",), None, None, _target, _renderer, lambda target, pair: _Compiler(), _open,
+    _FAMILY, ("wgsl",), None, None, _target, _renderer,
+    lambda target, pair: DriverCompiler("wgsl"), _DEVICES.open,
     description="kernels in WGSL, by the package wgpu", is_asked_for=True,
     probe_in_child=Probe("weft.runtimes.webgpu.driver:probe", _FILES, _VARIABLES),
 )  # fmt: skip

@@ -19,10 +19,8 @@ from weft.tensors.core import views
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.tensor_value import flush_readers, realize_all, show_memory
 
-__all__ = [
-    "Argument", "Out", "Overlap", "Past", "Place", "argument_of", "base_of", "fill", "give",
-    "gradient_of", "node_of", "own_node", "placed",
-]  # fmt: skip
+__all__ = ["Argument", "Out", "Overlap", "Past", "Place", "argument_of", "base_of", "fill",
+           "give", "gradient_of", "node_of", "own_node", "placed"]  # fmt: skip
 
 
 class Argument(NamedTuple):

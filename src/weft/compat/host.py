@@ -13,10 +13,8 @@ from weft.compat.numba_types import NumbaType, Signature
 from weft.errors import LaunchError
 from weft.lang.launch.device_function import DeviceFunction
 
-__all__ = [
-    "get_num_threads", "jit", "literal_unroll", "literally", "njit", "prange",
-    "set_num_threads", "stencil", "version_info",
-]  # fmt: skip
+__all__ = ["get_num_threads", "jit", "literal_unroll", "literally", "njit", "prange",
+           "set_num_threads", "stencil", "version_info"]  # fmt: skip
 
 version_info = (0, 61, 0)  # of the numba whose names these are
 

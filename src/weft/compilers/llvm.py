@@ -22,16 +22,8 @@ from weft.imports import through_forks
 from weft.locks import mutex
 from weft.shortage import LLVM_BYTES, is_shortage, reporting_shortage, require, shortage
 
-__all__ = [
-    "HostCPU",
-    "JITSession",
-    "LLVMCompiler",
-    "LoadedObject",
-    "Pipeline",
-    "compiler",
-    "host_cpu",
-    "session",
-]
+__all__ = ["HostCPU", "JITSession", "LLVMCompiler", "LoadedObject", "Pipeline", "compiler",
+           "host_cpu", "session"]  # fmt: skip
 
 Pipeline = Literal["none", "quick", "short", "O0", "O1", "O2", "O3", "Os"]
 

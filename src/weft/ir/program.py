@@ -22,19 +22,8 @@ from weft.ir.record import Record
 from weft.ir.stmt import GPU_AXES, For, Kernel, Memory
 from weft.ir.traverse import walk
 
-__all__ = [
-    "CORE_ID",
-    "STAGES",
-    "LaunchSize",
-    "Metadata",
-    "Program",
-    "bind",
-    "check_variables",
-    "evaluate_launch",
-    "launch_sizes",
-    "metadata",
-    "verify_launch",
-]
+__all__ = ["CORE_ID", "STAGES", "LaunchSize", "Metadata", "Program", "bind", "check_variables",
+           "evaluate_launch", "launch_sizes", "metadata", "verify_launch"]  # fmt: skip
 
 STAGES: Final = ("sink", "device", "linear", "source", "binary")
 CORE_ID: Final = "core_id"  # a variable of this name counts cores: global size 0 is its max + 1

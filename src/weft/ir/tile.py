@@ -21,11 +21,9 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory, Stmt
 
-__all__ = [
-    "ALIGNED", "CACHES", "COPY_BYTES", "LANES", "MISALIGNED", "ODD_MATRIX", "USES", "AsyncCopy",
-    "CopyCommit", "CopyWait", "MatrixAccess", "MatrixLoad", "MatrixMultiply", "MatrixStore",
-    "Place", "Tile", "extent", "shapes",
-]  # fmt: skip
+__all__ = ["ALIGNED", "CACHES", "COPY_BYTES", "LANES", "MISALIGNED", "ODD_MATRIX", "USES",
+           "AsyncCopy", "CopyCommit", "CopyWait", "MatrixAccess", "MatrixLoad", "MatrixMultiply",
+           "MatrixStore", "Place", "Tile", "extent", "shapes"]  # fmt: skip
 
 LANES: Final = 32  # threads that hold a fragment
 USES: Final = ("a", "b", "accumulator")

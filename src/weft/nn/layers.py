@@ -17,10 +17,8 @@ from weft.tensors.core.arguments import check_tensor, choice
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.contraction import as_pair
 
-__all__ = [
-    "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "Embedding", "Linear",
-]  # fmt: skip
+__all__ = ["Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+           "ConvTranspose3d", "Embedding", "Linear"]  # fmt: skip
 
 Pair = int | Sequence[int]
 

@@ -13,23 +13,10 @@ from weft.tensors.api.tensor import Tensor
 from weft.tensors.core.arguments import check_tensor
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = [
-    "cosine_embedding_loss",
-    "gaussian_nll_loss",
-    "glu",
-    "hardshrink",
-    "hinge_embedding_loss",
-    "margin_ranking_loss",
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
-    "pairwise_distance",
-    "poisson_nll_loss",
-    "rrelu",
-    "soft_margin_loss",
-    "softshrink",
-    "threshold",
-]
+__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "glu", "hardshrink",
+           "hinge_embedding_loss", "margin_ranking_loss", "multi_margin_loss",
+           "multilabel_margin_loss", "multilabel_soft_margin_loss", "pairwise_distance",
+           "poisson_nll_loss", "rrelu", "soft_margin_loss", "softshrink", "threshold"]  # fmt: skip
 
 
 def _finished(loss: Tensor, reduction: str, name: str) -> Tensor:

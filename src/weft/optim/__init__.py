@@ -9,10 +9,8 @@ with importing:
     from weft.optim.sgd import SGD
     from weft.tensors.api.clip_gradients import clip_grad_norm_, clip_grad_value_
 
-__all__ = [
-    "SGD", "Adam", "AdamW", "Group", "NAdam", "Optimizer", "RMSprop", "clip_grad_norm_",
-    "clip_grad_value_", "lr_scheduler",
-]  # fmt: skip
+__all__ = ["SGD", "Adam", "AdamW", "Group", "NAdam", "Optimizer", "RMSprop", "clip_grad_norm_",
+           "clip_grad_value_", "lr_scheduler"]  # fmt: skip
 
 
 def __dir__() -> list[str]:

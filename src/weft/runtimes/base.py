@@ -12,23 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 from weft.errors import DeviceError, HandleError, WeftError
 
-__all__ = [
-    "Device",
-    "Event",
-    "Failure",
-    "Image",
-    "Library",
-    "Loadable",
-    "Memory",
-    "ObjectCompiler",
-    "ObjectLoader",
-    "Pool",
-    "Program",
-    "Queue",
-    "View",
-    "consume",
-    "driving",
-]
+__all__ = ["Device", "Event", "Failure", "Image", "Library", "Loadable", "Memory",
+           "ObjectCompiler", "ObjectLoader", "Pool", "Program", "Queue", "View", "consume",
+           "driving"]  # fmt: skip
 
 
 class Failure(NamedTuple):

@@ -16,7 +16,7 @@ from weft.runtimes.opencl.program import Programs
 def runs(device, program):
     held = images.put(device, np.zeros(10, np.int64))
     device.queue.launch(program, [held], [10, 5]).wait()
-    return set(images.get(device, held)) == {5}
+    return set(images.get(device, held, np.int64)) == {5}
 
 
 def test_a_source_that_the_driver_refuses_is_told_with_its_words(device, capfd):
@@ -58,7 +58,7 @@ def test_options_reach_the_driver(device):
         code = images.image(text, [("add", 0)], 1, ("n", "k"), options=[f"-DFACTOR={factor}"])
         held = images.put(device, np.zeros(10, np.int64))
         device.queue.launch(device.load(code), [held], [10, 5]).wait()
-        assert set(images.get(device, held)) == {5 * factor}
+        assert set(images.get(device, held, np.int64)) == {5 * factor}
 
 
 def keys(monkeypatch):
@@ -70,7 +70,7 @@ def keys(monkeypatch):
 
 
 def test_a_binary_is_kept_and_loaded_without_its_source(device, monkeypatch):
-    monkeypatch.setitem(device._session.facts, "keeps_builds", False)
+    monkeypatch.setitem(device._now().session.facts, "keeps_builds", False)
     fresh = images.image(images.ADD + "// kept", [("add", 0)], 1, ("n", "k"))
     asked = keys(monkeypatch)
     device.load(fresh)
@@ -81,12 +81,12 @@ def test_a_binary_is_kept_and_loaded_without_its_source(device, monkeypatch):
         raise AssertionError("it was built from its source")
 
     monkeypatch.setattr(Programs, "_from_source", refuse)
-    assert runs(device, Programs(device._session).load(fresh))
+    assert runs(device, Programs(device._now().session).load(fresh))
 
 
 @pytest.mark.parametrize("planted", ["not a binary", "another kernel", "cut file", "empty"])
 def test_a_binary_that_is_no_good_is_built_anew(device, monkeypatch, planted):
-    monkeypatch.setitem(device._session.facts, "keeps_builds", False)
+    monkeypatch.setitem(device._now().session.facts, "keeps_builds", False)
     fresh = images.image(images.ADD + f"// {planted}", [("add", 0)], 1, ("n", "k"))
     asked = keys(monkeypatch)
     device.load(fresh)
@@ -113,15 +113,15 @@ def test_a_binary_that_is_no_good_is_built_anew(device, monkeypatch, planted):
     make = Programs._from_source
     monkeypatch.setattr(Programs, "_from_source",
                         lambda self, *given: built.append(given) or make(self, *given))
-    assert runs(device, Programs(device._session).load(fresh))
+    assert runs(device, Programs(device._now().session).load(fresh))
     assert len(built) == 1
     background.drain()
     assert len(cache.get("opencl", asked[0])) > 100
 
 
 def test_programs_that_were_not_used_lately_are_let_go(device, monkeypatch):
-    monkeypatch.setattr(programs, "_KEPT", 2)
-    table = Programs(device._session)
+    monkeypatch.setattr("weft.runtimes.launches.programs._KEPT", 2)
+    table = Programs(device._now().session)
     made = [images.image(images.ADD + f"// number {n}", [("add", 0)], 1, ("n", "k"))
             for n in range(4)]  # fmt: skip
     loaded = [table.load(code) for code in made]

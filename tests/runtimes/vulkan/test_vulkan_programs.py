@@ -89,7 +89,7 @@ def test_groups_and_scratch_memory_beyond_limits_are_refused(device):
 
 
 def test_programs_that_were_not_used_lately_are_let_go(device, monkeypatch):
-    monkeypatch.setattr(programs, "_KEPT", 2)
+    monkeypatch.setattr("weft.runtimes.launches.programs._KEPT", 2)
     table = Programs(device._now().session)
     made = [images.changed(images.add(device), options=[f"-number={n}"]) for n in range(4)]
     loaded = [table.load(code) for code in made]

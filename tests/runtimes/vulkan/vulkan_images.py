@@ -1,104 +1,10 @@
-"""Kernels in SPIR-V as the runtime takes them, written at kernel level."""
+"""Images of Vulkan devices with another head or other words."""
 
 import json
-import re
 
-import numpy as np
+from driver_images import add, check, get, image, numbers, put, spin, total
 
-from weft.backends import cpu
-from weft.ir.text.text_parse_linear import parse_linear
-from weft.renderers.spirv.image import image as bytes_of
-from weft.renderers.spirv.renderer import SpirvRenderer
-from weft.renderers.spirv.target import vulkan_target
-from weft.runtimes.base import Image
-
-# One buffer of int32 and two variables; each iteration adds the second to an element.
-ADD = """linear add kind=custom
-param x: i32[4096]
-variable @n[0..4096]
-variable @k[-2147483648..2147483647]
-{
-  %0 = variable 0 @n[0..4096]
-  %1 = variable 1 @k[-2147483648..2147483647]
-  %2: i32 = cast %1
-  for %i.3 in %0 parallel {
-    %4: i32 = load x[%i.3]
-    %5: i32 = add %4, %2
-    store x[%i.3] = %5
-  }
-}
-"""
-# Fails at an element that is not below a bound.
-CHECK = """linear check kind=custom
-param x: i32[4096]
-variable @n[0..4096]
-variable @bound[0..4096]
-message "too large" "x[i] < bound" 3 0
-{
-  %0 = variable 0 @n[0..4096]
-  %1 = variable 1 @bound[0..4096]
-  for %i.2 in %0 parallel {
-    %3: i32 = load x[%i.2]
-    %4 = cast %3
-    %5: bool = lt %4, %1
-    assert %5 0 value %4 bound %1
-  }
-}
-"""
-# Goes on for minutes if many groups do it; drivers may end the loops of an item after 65,535 turns.
-SPIN = """linear spin kind=custom
-param x: i32[8]
-{
-  %0 = const 1099511627776
-  %1 = const 60000
-  %2 = const 0
-  %3: i32 = const 1
-  for %a.4 in %0 parallel {
-    for %b.5 in %1 serial {
-      %6: i32 = load x[%2]
-      %7: i32 = add %6, %3
-      store x[%2] = %7
-    }
-  }
-}
-"""
-# Two entries: squares into shared scratch memory, through private memory, and their sum.
-SUM = """linear total kind=custom
-param x: i32[4096]
-param y: i32[64]
-variable @n[0..4096]
-{
-  %0 = variable 0 @n[0..4096]
-  %1 = const 0
-  storage parts: i32[4096] local size 4096
-  for %i.2 in %0 parallel {
-    storage own: i32[1024] local size 1024
-    %3: i32 = load x[%i.2]
-    %4 = const 1023
-    store own[%4] = %3
-    %5: i32 = load own[%4]
-    %6: i32 = mul %5, %5
-    store parts[%i.2] = %6
-  }
-  %7: i32 = const 0
-  store y[%1] = %7
-  for %i.8 in %0 serial {
-    %9: i32 = load parts[%i.8]
-    %10: i32 = load y[%1]
-    %11: i32 = add %9, %10
-    store y[%1] = %11
-  }
-}
-"""
-
-
-def image(device, text):
-    """Return the image of a kernel for a device."""
-    linear = parse_linear(text)
-    target = vulkan_target(cpu.host_target(), device.info)
-    source = SpirvRenderer(target).render(linear)
-    return Image(linear.name, bytes_of(source.text), re.findall(r"^variable @(\w+)", text, re.M),
-                 len(linear.params))
+__all__ = ["add", "changed", "check", "get", "image", "numbers", "put", "spin", "total"]
 
 
 def changed(code, words=None, **said):
@@ -107,40 +13,3 @@ def changed(code, words=None, **said):
     head = json.loads(line.removeprefix(b"// weft ")) | said
     body = body if words is None else words
     return code._replace(image=f"// weft {json.dumps(head)}\n".encode() + body)
-
-
-def add(device):
-    return image(device, ADD)
-
-
-def check(device):
-    return image(device, CHECK)
-
-
-def spin(device):
-    """Return a program that never ends, as far as a test is concerned."""
-    program = device.load(image(device, SPIN))
-    program.launches = tuple([(pipeline, 65_535) for pipeline, _ in program.launches])
-    return program
-
-
-def total(device):
-    return image(device, SUM)
-
-
-def put(device, array):
-    """Return a buffer with the bytes of an array."""
-    buffer = device.pool.allocate(array.nbytes)
-    device.pool.host_to_pool(np.ascontiguousarray(array).view(np.uint8), buffer)
-    return buffer
-
-
-def get(device, buffer, dtype=np.int32):
-    """Return what is in a buffer."""
-    out = np.empty(buffer.nbytes // np.dtype(dtype).itemsize, dtype)
-    device.pool.pool_to_host(buffer, out.view(np.uint8))
-    return out
-
-
-def numbers(n, start=0):
-    return np.arange(start, start + n, dtype=np.int32)

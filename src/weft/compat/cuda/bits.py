@@ -8,10 +8,8 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 
-__all__ = [
-    "Bits", "double_as_longlong", "float_as_int", "half_as_short", "int_as_float",
-    "longlong_as_double", "short_as_half",
-]  # fmt: skip
+__all__ = ["Bits", "double_as_longlong", "float_as_int", "half_as_short", "int_as_float",
+           "longlong_as_double", "short_as_half"]  # fmt: skip
 
 
 class Bits:

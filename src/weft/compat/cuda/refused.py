@@ -11,27 +11,11 @@ from typing import Any, NoReturn
 from weft.compat.cuda.device import Context, MemoryInfo
 from weft.errors import KernelError, LaunchError, outermost
 
-__all__ = [
-    "LTOIR",
-    "Archive",
-    "BaseCUDAMemoryManager",
-    "CUSource",
-    "Cubin",
-    "Fatbin",
-    "GetIpcHandleMixin",
-    "HostOnlyCUDAMemoryManager",
-    "IpcHandle",
-    "LinkableCode",
-    "Object",
-    "PTXSource",
-    "compile",
-    "compile_all",
-    "compile_for_current_device",
-    "compile_ptx",
-    "compile_ptx_for_current_device",
-    "open_ipc_array",
-    "set_memory_manager",
-]  # fmt: skip
+__all__ = ["LTOIR", "Archive", "BaseCUDAMemoryManager", "CUSource", "Cubin", "Fatbin",
+           "GetIpcHandleMixin", "HostOnlyCUDAMemoryManager", "IpcHandle", "LinkableCode",
+           "Object", "PTXSource", "compile", "compile_all", "compile_for_current_device",
+           "compile_ptx", "compile_ptx_for_current_device", "open_ipc_array",
+           "set_memory_manager"]  # fmt: skip
 
 
 @outermost

@@ -13,12 +13,10 @@ import numpy as np
 
 from weft.compat import config
 
-__all__ = [
-    "CUDATestCase", "ContextResettingTestCase", "ForeignArray", "captured_stdout",
-    "skip_if_external_memmgr", "skip_on_cudasim", "skip_on_standalone_numba_cuda",
-    "skip_unless_cc_53", "skip_unless_cc_60", "skip_unless_cc_75", "skip_unless_cc_90",
-    "skip_unless_cudasim", "unittest", "xfail_unless_cudasim",
-]  # fmt: skip
+__all__ = ["CUDATestCase", "ContextResettingTestCase", "ForeignArray", "captured_stdout",
+           "skip_if_external_memmgr", "skip_on_cudasim", "skip_on_standalone_numba_cuda",
+           "skip_unless_cc_53", "skip_unless_cc_60", "skip_unless_cc_75", "skip_unless_cc_90",
+           "skip_unless_cudasim", "unittest", "xfail_unless_cudasim"]  # fmt: skip
 
 
 class CUDATestCase(unittest.TestCase):

@@ -63,26 +63,9 @@ from weft.ir.plan.plan_steps import (
     steps_of,
 )
 
-__all__ = [
-    "SPACES",
-    "Access",
-    "Alloc",
-    "Constant",
-    "Copy",
-    "Fill",
-    "Free",
-    "Launch",
-    "Parallel",
-    "Plan",
-    "ProgramRef",
-    "Ref",
-    "Size",
-    "Step",
-    "Wait",
-    "parse_plan",
-    "print_plan",
-    "steps_of",
-]
+__all__ = ["SPACES", "Access", "Alloc", "Constant", "Copy", "Fill", "Free", "Launch", "Parallel",
+           "Plan", "ProgramRef", "Ref", "Size", "Step", "Wait", "parse_plan", "print_plan",
+           "steps_of"]  # fmt: skip
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 

@@ -8,24 +8,8 @@ from typing import Final
 from weft.ir.expr import Expr
 from weft.ir.record import Record
 
-__all__ = [
-    "SPACES",
-    "Access",
-    "Alloc",
-    "Constant",
-    "Copy",
-    "Fill",
-    "Free",
-    "Launch",
-    "Parallel",
-    "Plan",
-    "ProgramRef",
-    "Ref",
-    "Size",
-    "Step",
-    "Wait",
-    "steps_of",
-]
+__all__ = ["SPACES", "Access", "Alloc", "Constant", "Copy", "Fill", "Free", "Launch", "Parallel",
+           "Plan", "ProgramRef", "Ref", "Size", "Step", "Wait", "steps_of"]  # fmt: skip
 
 SPACES: Final = ("input", "output", "arena", "constant")
 Size = Expr | int  # bytes

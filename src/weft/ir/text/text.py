@@ -19,16 +19,8 @@ from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Meta, Stmt
 from weft.ir.text.text_expr import ExprPrinter, name, print_expr, quoted, typed_name
 
-__all__ = [
-    "INDENT",
-    "canonical_text",
-    "canonicalise",
-    "meta_lines",
-    "meta_text",
-    "print_expr",
-    "print_kernel",
-    "stmt_text",
-]
+__all__ = ["INDENT", "canonical_text", "canonicalise", "meta_lines", "meta_text", "print_expr",
+           "print_kernel", "stmt_text"]  # fmt: skip
 
 INDENT: Final = "  "
 

@@ -9,10 +9,8 @@ from weft.ir.infer import same_dim
 from weft.ir.node import Node
 from weft.ir.op import Op
 
-__all__ = [
-    "TRANSPARENT", "Varies", "contraction_operands", "is_contraction", "operand_chain",
-    "varying_axes",
-]  # fmt: skip
+__all__ = ["TRANSPARENT", "Varies", "contraction_operands", "is_contraction", "operand_chain",
+           "varying_axes"]  # fmt: skip
 
 Varies = Callable[[Node], frozenset[int]]
 TRANSPARENT: Final = frozenset({Op.CAST, Op.DETACH})  # a factor is looked for below these

@@ -40,28 +40,9 @@ if TYPE_CHECKING:
     from weft.lang.builder.programs import BuiltFunction, BuiltKernel
     from weft.lang.builder.values import Array, Scalar, Variable
 
-__all__ = [
-    "Array",
-    "At",
-    "Builder",
-    "BuiltFunction",
-    "BuiltKernel",
-    "Device",
-    "Errors",
-    "FunctionBuilder",
-    "KernelBuilder",
-    "Language",
-    "Scalar",
-    "Unit",
-    "Variable",
-    "device",
-    "function",
-    "kernel",
-    "language_of",
-    "register",
-    "save",
-    "source_text",
-]
+__all__ = ["Array", "At", "Builder", "BuiltFunction", "BuiltKernel", "Device", "Errors",
+           "FunctionBuilder", "KernelBuilder", "Language", "Scalar", "Unit", "Variable", "device",
+           "function", "kernel", "language_of", "register", "save", "source_text"]  # fmt: skip
 
 _HOMES = {
     "Array": "values", "At": "places", "Builder": "builder", "BuiltFunction": "programs",

@@ -19,17 +19,8 @@ from weft.lang.core.values import Fields, Group, Known, Value, View
 if TYPE_CHECKING:
     from weft.lang.core.context import Context
 
-__all__ = [
-    "Chosen",
-    "apply",
-    "as_array_union",
-    "is_array",
-    "is_array_union",
-    "joined",
-    "options_of",
-    "shape",
-    "unwrapped",
-]
+__all__ = ["Chosen", "apply", "as_array_union", "is_array", "is_array_union", "joined",
+           "options_of", "shape", "unwrapped"]  # fmt: skip
 
 _MOST = 8  # arrays that one name may mean
 

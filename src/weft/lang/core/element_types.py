@@ -24,11 +24,9 @@ from weft.lang.core.values import Fields, Group, View, ViewAxis, whole
 if TYPE_CHECKING:
     from weft.ir.expr import Expr
 
-__all__ = [
-    "COMPLEX", "ComplexOf", "Element", "Packed", "RecordOf", "TextOf", "TimeOf", "array_of",
-    "as_dtype", "as_element", "count_of", "first_of", "is_text", "is_time", "made", "pair",
-    "records_over", "spelled", "text_of", "time_of",
-]  # fmt: skip
+__all__ = ["COMPLEX", "ComplexOf", "Element", "Packed", "RecordOf", "TextOf", "TimeOf",
+           "array_of", "as_dtype", "as_element", "count_of", "first_of", "is_text", "is_time",
+           "made", "pair", "records_over", "spelled", "text_of", "time_of"]  # fmt: skip
 
 COMPLEX = ("real", "imag")
 

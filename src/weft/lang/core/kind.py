@@ -21,10 +21,8 @@ from weft.lang.source.source import Stop
 if TYPE_CHECKING:
     from weft.lang.core.context import Context
 
-__all__ = [
-    "GROUPS", "SYMBOLS", "THINGS", "VALUES", "Iterations", "Kind", "Subscripts", "deciding",
-    "kind_of", "unsupported",
-]  # fmt: skip
+__all__ = ["GROUPS", "SYMBOLS", "THINGS", "VALUES", "Iterations", "Kind", "Subscripts",
+           "deciding", "kind_of", "unsupported"]  # fmt: skip
 
 SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",

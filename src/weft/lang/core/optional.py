@@ -28,10 +28,8 @@ from weft.lang.core.values import FLAT, Fields, Group, Known, Value, View
 if TYPE_CHECKING:
     from weft.lang.core.context import Context
 
-__all__ = [
-    "Optional", "as_optional", "fits", "is_none", "is_optional", "kind_of", "number", "present",
-    "there", "types_of", "width",
-]  # fmt: skip
+__all__ = ["Optional", "as_optional", "fits", "is_none", "is_optional", "kind_of", "number",
+           "present", "there", "types_of", "width"]  # fmt: skip
 
 
 class _Optional:

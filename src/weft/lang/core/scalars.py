@@ -24,24 +24,9 @@ from weft.lang.core.promotion import (
 )
 from weft.lang.core.values import Known
 
-__all__ = [
-    "MOST_BITS",
-    "NoOperator",
-    "apply_binary",
-    "apply_compare",
-    "apply_unary",
-    "as_in_divmod",
-    "common",
-    "convert",
-    "coordinate",
-    "extreme",
-    "is_huge",
-    "maximum",
-    "minimum",
-    "round_",
-    "shown",
-    "truth",
-]
+__all__ = ["MOST_BITS", "NoOperator", "apply_binary", "apply_compare", "apply_unary",
+           "as_in_divmod", "common", "convert", "coordinate", "extreme", "is_huge", "maximum",
+           "minimum", "round_", "shown", "truth"]  # fmt: skip
 
 
 class NoOperator(Exception):

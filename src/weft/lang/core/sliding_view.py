@@ -16,16 +16,8 @@ from weft.ir.expr import Expr
 from weft.lang.core.array_union import options_of
 from weft.lang.core.values import Fields, Fragment, Group, View
 
-__all__ = [
-    "SlidingView",
-    "as_sliding_view",
-    "as_view",
-    "is_sliding_view",
-    "joined",
-    "merged",
-    "placed",
-    "width",
-]
+__all__ = ["SlidingView", "as_sliding_view", "as_view", "is_sliding_view", "joined", "merged",
+           "placed", "width"]  # fmt: skip
 
 
 class SlidingView:

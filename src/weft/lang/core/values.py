@@ -21,11 +21,9 @@ from weft.ir.tile import Tile
 
 FIXED = "lists and tuples of a kernel keep their length and items: gpu.local.array holds numbers"
 
-__all__ = [
-    "FIXED", "FLAT", "Constant", "Fields", "Fragment", "Group", "Indices", "Known", "Members",
-    "Range", "Value", "View", "Walk", "Wrong", "axes_of", "describe", "described", "is_flat",
-    "is_tuple",
-]  # fmt: skip
+__all__ = ["FIXED", "FLAT", "Constant", "Fields", "Fragment", "Group", "Indices", "Known",
+           "Members", "Range", "Value", "View", "Walk", "Wrong", "axes_of", "describe",
+           "described", "is_flat", "is_tuple"]  # fmt: skip
 
 
 class Known(Record):

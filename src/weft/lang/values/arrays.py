@@ -30,10 +30,8 @@ from weft.lang.values.structs import KnownKind
 if TYPE_CHECKING:
     from weft.lang.core.context import Context
 
-__all__ = [
-    "KIND", "at", "attribute", "element", "enumerated", "extreme", "indices_of", "total",
-    "transposed", "turned", "type_of", "walked_together",
-]  # fmt: skip
+__all__ = ["KIND", "at", "attribute", "element", "enumerated", "extreme", "indices_of", "total",
+           "transposed", "turned", "type_of", "walked_together"]  # fmt: skip
 
 Array = View | Fields
 

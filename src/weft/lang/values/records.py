@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 else:
     strings = Late("weft.lang.values.strings")
 
-__all__ = [
-    "FlatNeeded", "assign", "element_of", "named", "part", "read", "reshaped",
-    "spread", "write",
-]  # fmt: skip
+__all__ = ["FlatNeeded", "assign", "element_of", "named", "part", "read", "reshaped", "spread",
+           "write"]  # fmt: skip
 
 class FlatNeeded(Exception):
     """An array gets another shape: its memory must have one axis."""

@@ -13,10 +13,8 @@ from weft.ir.stmt import Memory
 from weft.lang.core.element_types import Packed, array_of, first_of, pair
 from weft.lang.core.values import Fields, Group, Known, Value, View, ViewAxis
 
-__all__ = [
-    "ArrayType", "ConstantType", "FieldsType", "GroupType", "KernelType", "Parameters",
-    "ScalarType", "dense",
-]  # fmt: skip
+__all__ = ["ArrayType", "ConstantType", "FieldsType", "GroupType", "KernelType", "Parameters",
+           "ScalarType", "dense"]  # fmt: skip
 
 _EXTENT: Final = 1 << 47  # elements along an axis of any array there can be
 

@@ -21,10 +21,8 @@ from weft.tensors.api.tensor import Tensor
 from weft.tensors.core.arguments import describe
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = [
-    "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
-    "TransformerEncoderLayer",
-]  # fmt: skip
+__all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+           "TransformerEncoderLayer"]  # fmt: skip
 
 Activation = str | Callable[[Tensor], Tensor]
 

@@ -1,1 +1,1 @@
-"""What runtimes of drivers share: the line that describes an image, and what kernels print."""
+"""What runtimes of drivers share: sessions, queues, memory, programs, images, printed lines."""

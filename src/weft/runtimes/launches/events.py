@@ -10,14 +10,16 @@ import os
 import struct
 import time
 from abc import ABC, abstractmethod
-from collections import deque
-from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+from weft.errors import SyncError
 from weft.runtimes.base import Event, Failure
 from weft.runtimes.launches.printing import Lines, show, text_of
 
-__all__ = ["RECORD", "Home", "Work", "WorkEvent"]
+if TYPE_CHECKING:
+    from weft.runtimes.launches.session import DriverSession
+
+__all__ = ["RECORD", "Work", "WorkEvent"]
 
 RECORD: Final = struct.Struct("=iiiiqq")  # code, kernel, statement, pad, index, bound
 _TURNS: Final = 100_000  # ns that a wait polls without a pause: most launches take less
@@ -26,38 +28,17 @@ _LONGEST: Final = 0.002  # seconds of a pause, after which Ctrl-C is seen
 _yield: Final = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
-class Home(Protocol):
-    """What events ask of their device."""
-
-    @property
-    def name(self) -> str:
-        """The device."""
-        ...
-
-    @property
-    def settling(self) -> AbstractContextManager[Any]:
-        """A lock that is held while the end of something is noted."""
-        ...
-
-    @property
-    def texts(self) -> deque[tuple[str, str]]:
-        """What launches have printed and no wait has shown yet."""
-        ...
-
-    def check(self) -> None:
-        """Refuse a process that cannot use the device."""
-        ...
-
-
 class Work(ABC):
     """Commands that were handed over together.
 
     Parameters
     ----------
-    home : Home
+    session : DriverSession
         The device.
     begun : int
         When they were handed over, in nanoseconds of `time.monotonic_ns`.
+    lines : Lines
+        What a launch prints, whose values stand behind its status record.
 
     Attributes
     ----------
@@ -69,10 +50,10 @@ class Work(ABC):
         What stopped the launch.
     """
 
-    __slots__ = ("begun", "error", "failure", "home", "over")
+    __slots__ = ("begun", "error", "failure", "lines", "over", "session")
 
-    def __init__(self, home: Home, begun: int) -> None:
-        self.home, self.begun = home, begun
+    def __init__(self, session: DriverSession, begun: int, lines: Lines = ()) -> None:
+        self.session, self.begun, self.lines = session, begun, lines
         self.over = False
         self.error: Exception | None = None
         self.failure: Failure | None = None
@@ -82,26 +63,26 @@ class Work(ABC):
         """Return whether the driver says that it is over; what it throws is noted."""
         ...
 
-    @abstractmethod
-    def note_end(self) -> None:
-        """Take note of how it ended, once."""
-        ...
+    def record(self) -> bytes | bytearray | memoryview | None:
+        """Return the status record and the words behind it, None for work that has none.
 
-    @abstractmethod
-    def raised(self, error: Exception) -> Exception:
-        """Return the error of Weft for what the driver has thrown."""
-        ...
+        It is asked for once, when all has happened and nobody else notes that.
+        """
+        return None
 
-    @abstractmethod
+    def released(self) -> None:
+        """Give back what the work has held, once its end was noted."""
+        return
+
     def interval(self) -> tuple[int, int] | None:
         """Return begin and end in nanoseconds of `time.monotonic_ns`, if the driver tells."""
-        ...
+        return None
 
     def is_over(self) -> bool:
         """Return whether all of it has happened, or failed; never waits."""
         if self.over:
             return True
-        self.home.check()
+        self.session.check()
         if not self.has_ended():
             return False
         self.note_end()
@@ -116,11 +97,12 @@ class Work(ABC):
             If the driver says that it failed.
         """
         if not self.over:
-            self.home.check()
+            self.session.check()
             self.until_over()
-        show(self.home.texts)
+        show(self.session.texts)
         if self.error is not None:
-            raise self.raised(self.error) from self.error
+            what = f"wait for {self.session.name}"
+            raise self.session.translated(what, self.error, SyncError) from self.error
 
     def until_over(self) -> None:
         """Ask again and again: a driver that waits would not hear of signals."""
@@ -136,22 +118,24 @@ class Work(ABC):
         """Let others work for a while, at most."""
         time.sleep(seconds)
 
-    def ended(self, memory: memoryview | None, lines: Lines) -> bool:
-        """Note that it is over, once, and what its status record and the words behind it tell.
-
-        Returns whether this call has noted it.
-        """
-        with self.home.settling:
+    def note_end(self) -> None:
+        """Take note of how it ended, once, and of what its status record tells."""
+        with self.session.settling:
             if self.over:
-                return False
-            if memory is not None and self.error is None:
-                code, _, _, _, index, bound = RECORD.unpack_from(memory)
+                return
+            try:
+                record = None if self.error is not None else self.record()
+            except self.session.errors as error:
+                record, self.error = None, error
+            if record is not None:
+                code, _, _, _, index, bound = RECORD.unpack_from(record)
                 if code:
                     self.failure = Failure(code, index, bound)
-                if lines:
-                    self.home.texts.append(text_of(lines, memory[RECORD.size :]))
+                if self.lines:
+                    words = memoryview(record)[RECORD.size :]
+                    self.session.texts.append(text_of(self.lines, words))
             self.over = True
-        return True
+        self.released()
 
 
 class WorkEvent(Event):

@@ -11,17 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from weft.errors import (
-    AllocationError,
-    EnumerationError,
-    InitializationError,
-    LibraryNotFoundError,
-    WeftError,
-)
+from weft.errors import EnumerationError, LibraryNotFoundError
 from weft.imports import importing
+from weft.runtimes.launches.naming import absence, device_called, distinct, first_word
 
 __all__ = ["INSTALL", "code_identity", "describe", "device_of", "devices", "probe", "pyopencl",
-           "short_name", "translated", "version_of"]  # fmt: skip
+           "short_name", "version_of"]  # fmt: skip
 
 INSTALL: Final = "pip install weft[opencl]"
 _NO_PLATFORM: Final = ("no OpenCL driver is installed (install one, on Debian: "
@@ -31,8 +26,6 @@ _PLATFORMS: Final = (("portable computing language", "pocl"), ("nvidia", "nvidia
 _KEEPS: Final = ("pocl", "nvidia")  # drivers with a disk cache of what they have built
 # Build options of single drivers: oclgrind executes vectors of optimised code wrongly.
 _OPTIONS: Final = {"oclgrind": "-cl-opt-disable"}
-_GIVEN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-_NO_RESOURCES: Final = -5  # of many kinds: a fault of a kernel is one
 _OLDEST: Final = (1, 2)
 
 
@@ -82,16 +75,8 @@ def devices() -> list[tuple[str, Any, Any]]:
             if rank is not None and _serves(device):
                 found.append((rank, platform, device))
     found.sort(key=lambda entry: entry[0])
-    named, taken = [], set()
-    for _, platform, device in found:
-        name = base = short_name(platform.name)
-        number = 0
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
-        taken.add(name)
-        named.append((name, platform, device))
-    return named
+    names = distinct(short_name(platform.name) for _, platform, _ in found)
+    return [(name, *entry[1:]) for name, entry in zip(names, found, strict=True)]
 
 
 def _serves(device: Any) -> bool:
@@ -120,10 +105,7 @@ def short_name(platform: str) -> str:
     ('rusticl', 'labs')
     """
     text = re.sub(r"\((r|tm|c)\)", "", platform.lower())
-    for start, name in _PLATFORMS:
-        if text.startswith(start):
-            return name
-    return next((w for w in re.split(r"[^a-z0-9_]+", text) if _GIVEN_NAME.fullmatch(w)), "other")
+    return next((name for start, name in _PLATFORMS if text.startswith(start)), first_word(text))
 
 
 def describe(platform: Any, device: Any) -> dict[str, object]:
@@ -165,9 +147,7 @@ def probe() -> str | list[dict[str, object]]:
     try:
         found = devices()
     except LibraryNotFoundError as error:
-        cause = error.__cause__
-        return ("the package pyopencl is not installed" if isinstance(cause, ModuleNotFoundError)
-                else f"pyopencl does not load: {cause}") + f" ({INSTALL})"
+        return absence(error, "pyopencl", INSTALL)
     if not found:
         return _NO_PLATFORM
     answers: list[dict[str, object]] = []
@@ -180,32 +160,6 @@ def probe() -> str | list[dict[str, object]]:
     return answers
 
 
-def translated(device: str, what: str, error: Exception, otherwise: type[WeftError]) -> WeftError:
-    """Return the error of Weft for what a driver threw.
-
-    Parameters
-    ----------
-    device : str
-        The device.
-    what : str
-        What was being done.
-    error : Exception
-        What was thrown.
-    otherwise : type
-        The error to make of it unless memory is short.
-    """
-    if isinstance(error, WeftError):
-        return error
-    memory_error = pyopencl().MemoryError
-    if isinstance(error, memory_error) and getattr(error, "code", None) != _NO_RESOURCES:
-        return AllocationError(what, found=f"{device} has no memory left: {error}",
-                               expected="memory for what is enqueued",
-                               hint="release tensors that are no longer needed")
-    return otherwise(what, found=f"{type(error).__name__}: {error} on {device}",
-                     expected="a driver that works",
-                     hint="tensors of other devices are as they were")
-
-
 def device_of(called: str) -> tuple[Any, Any]:
     """Return platform and device of what the probe has called so.
 
@@ -214,12 +168,8 @@ def device_of(called: str) -> tuple[Any, Any]:
     InitializationError
         If there is none in this process.
     """
-    found = devices()
-    for name, platform, device in found:
-        if name == called:
-            return platform, device
-    raise InitializationError("opencl", found=f"{[name for name, *_ in found]} in this process",
-                              expected=f"{called}, as the probe has found")
+    platform, device = device_called("opencl", called, devices())
+    return platform, device
 
 
 def code_identity(facts: Mapping[str, object]) -> str:

@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from weft.errors import SyncError
-from weft.runtimes.launches.events import RECORD, Home, Work
+from weft.runtimes.launches.events import Work
 from weft.runtimes.launches.printing import Lines
-from weft.runtimes.opencl.driver import translated
 
-__all__ = ["OpenCLHome", "OpenCLWork", "Record"]
+if TYPE_CHECKING:
+    from weft.runtimes.opencl.session import Record, Session
 
-
-class Record:
-    """A status record of launches: memory of the device, and where the host reads it to.
-
-    One with room for words belongs to one launch of a kernel that prints `lines`.
-    """
-
-    __slots__ = ("buffer", "host", "lines")
-
-    def __init__(self, buffer: Any, size: int = RECORD.size, lines: Lines = ()) -> None:
-        self.buffer = buffer
-        self.host = bytearray(size)
-        self.lines = lines
-
-
-class OpenCLHome(Home, Protocol):
-    """What events ask of a device of OpenCL."""
-
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What its binding throws."""
-        ...
-
-    def give_back(self, record: Record, clean: bool) -> None:
-        """Take a status record back whose launch is over."""
-        ...
+__all__ = ["OpenCLWork"]
 
 
 class OpenCLWork(Work):
-    """Commands that were handed over together.
+    """Commands of an OpenCL device.
 
     Parameters
     ----------
-    session : OpenCLHome
+    session : Session
         The device.
     begun : int
         When they were handed over, in nanoseconds of `time.monotonic_ns`.
@@ -55,14 +29,17 @@ class OpenCLWork(Work):
         Of the last command of all.
     record : Record, optional
         Which tells a failure of a launch once ``end`` has happened.
+    lines : Lines
+        What the launch prints.
     """
 
-    __slots__ = ("_record", "end", "first", "last", "session")
+    __slots__ = ("_record", "end", "first", "last")
 
-    def __init__(self, session: OpenCLHome, begun: int, first: Any, last: Any, end: Any,
-                 record: Record | None = None) -> None:  # fmt: skip
-        super().__init__(session, begun)
-        self.session = session
+    session: Session
+
+    def __init__(self, session: Session, begun: int, first: Any, last: Any, end: Any,
+                 record: Record | None = None, lines: Lines = ()) -> None:  # fmt: skip
+        super().__init__(session, begun, lines)
         self.first, self.last, self.end, self._record = first, last, end, record
 
     def has_ended(self) -> bool:
@@ -81,7 +58,7 @@ class OpenCLWork(Work):
             self.note_end()
 
     def note_end(self) -> None:
-        """Take note of how it ended, once, and give the status record back.
+        """Take note of how it ended, once.
 
         The wait makes memory consistent, which asking for the status does not.
         """
@@ -89,17 +66,17 @@ class OpenCLWork(Work):
             self.end.wait()
         except self.session.errors as error:
             self.error = error
-        record = self._record
-        if record is None:
-            self.ended(None, ())
-        elif self.ended(memoryview(record.host), record.lines):
-            self._record = None
-            if self.error is None and not record.lines:
-                self.session.give_back(record, clean=self.failure is None)
+        super().note_end()
 
-    def raised(self, error: Exception) -> Exception:
-        """Return the error of Weft for what the driver has thrown."""
-        return translated(self.session.name, f"wait for {self.session.name}", error, SyncError)
+    def record(self) -> bytearray | None:
+        """Return the status record and the words behind it."""
+        return None if self._record is None else self._record.host
+
+    def released(self) -> None:
+        """Give the status record back."""
+        record, self._record = self._record, None
+        if record is not None and self.error is None and not self.lines:
+            self.session.give_back(record, clean=self.failure is None)
 
     def interval(self) -> tuple[int, int] | None:
         """Return begin and end in nanoseconds of `time.monotonic_ns`, if the driver tells."""

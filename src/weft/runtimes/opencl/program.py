@@ -7,15 +7,14 @@ the scratch memory.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.background import Task
 from weft.errors import CompileError
-from weft.locks import mutex
 from weft.runtimes.base import Loadable
-from weft.runtimes.launches.header import Entry, Header, header_of
+from weft.runtimes.launches.header import Header, header_of
+from weft.runtimes.launches.programs import DriverProgram, DriverPrograms
 from weft.store import cache, fingerprint
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _QUIET: Final = "-w"  # drivers count warnings on the user's screen
 _FORBIDDEN: Final = frozenset(("-cl-fast-relaxed-math", "-cl-unsafe-math-optimizations",
                                "-cl-finite-math-only"))  # fmt: skip
 _SAID: Final = 4000  # characters of a driver's words in an error
-_KEPT: Final = 128  # programs that stay loaded
 _MOST_GROUPS: Final = 1 << 16  # of a launch on a device that is no processor
 _GROUPS: Final = 4  # work-groups of a launch for each unit: some end sooner than others
 
@@ -40,83 +38,55 @@ class _Built(NamedTuple):
 
     program: Any
     header: Header
-    kernels: tuple[tuple[Any, Entry], ...]
+    kernels: tuple[Any, ...]
 
 
-class OpenCLProgram:
+class OpenCLProgram(DriverProgram):
     """A kernel on a device.
 
     Attributes
     ----------
-    name : str
-        Of the kernel.
     launches : tuple
         Each entry's kernel, the work-items that it is launched with, and those of a group.
-    scratch : int
-        Bytes of scratch memory of a launch.
-    header : Header
-        What the image says of it.
     """
 
-    __slots__ = ("__weakref__", "_built", "header", "launches", "name", "nbuffers", "nvariables",
-                 "scratch", "session")  # fmt: skip
+    __slots__ = ("_built", "launches")
 
     def __init__(self, session: Session, code: Loadable, built: _Built) -> None:
-        self.session, self.name, self._built = session, code.name, built
+        few = _GROUPS * int(session.facts["units"]) if session.facts["is_cpu"] else _MOST_GROUPS
+        super().__init__(session, code, built.header, few, few, MOST_SCRATCH)
+        self._built = built
         session.programs.add(self)
-        self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
-        header = built.header
-        few = _GROUPS * int(str(session.facts["units"]))
-        counts = []
-        for _, entry in built.kernels:
-            most = few if session.facts["is_cpu"] else _MOST_GROUPS
-            if header.own:
-                room = (MOST_SCRATCH - header.shared) // (header.own * entry.items)
-                most = max(min(most, room), 1)
-            counts.append(entry.items * min(entry.groups or most, most))
-        self.launches = tuple([(kernel, (count,), (entry.items,)) for (kernel, entry), count
-                               in zip(built.kernels, counts, strict=True)])  # fmt: skip
-        self.scratch = header.shared + header.own * max(counts)
-        self.header = header
+        self.launches = tuple([(kernel, (count * entry.items,), (entry.items,))
+                               for kernel, entry, count in zip(
+                                   built.kernels, built.header.entries, self.counts, strict=True)])
 
 
-class Programs:
-    """The programs of a device; those used last stay loaded."""
+class Programs(DriverPrograms):
+    """The programs of a device."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._session = session
-        self._lock = mutex()
-        self._kept: OrderedDict[bytes, _Built] = OrderedDict()
 
-    def load(self, code: Loadable) -> OpenCLProgram:
-        """Return a kernel ready to be launched.
+    def program(self, code: Loadable, built: _Built) -> OpenCLProgram:
+        """Return a program of what the driver has built.
 
         Raises
         ------
         CompileError
-            If the image is not what its first line says, or the driver does not build it.
+            If an entry takes other arguments.
         """
-        self._session.check()
-        image = bytes(code.image)
-        with self._lock:
-            built = self._kept.get(image)
-            if built is not None:
-                self._kept.move_to_end(image)
-        if built is None:
-            built = self._build(code.name, image)
-            with self._lock:
-                built = self._kept.setdefault(image, built)
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
         wanted = 2 * code.nbuffers + len(code.variables) + 2
-        for kernel, _ in built.kernels:
+        for kernel in built.kernels:
             if kernel.num_args != wanted:
                 raise CompileError(code.name, found=f"an entry of {kernel.num_args} arguments",
                                    expected=f"{wanted}: two a buffer, the variables, status, "
                                    "scratch")
         return OpenCLProgram(self._session, code, built)
 
-    def _build(self, name: str, image: bytes) -> _Built:
+    def built(self, name: str, image: bytes) -> _Built:
+        """Return the entries of an image, by its binary in the disk cache if there is one."""
         body, header = header_of(name, image, _FORBIDDEN)
         try:
             text = "\n" + body.decode()  # so that lines are counted from the first of the image
@@ -136,7 +106,7 @@ class Programs:
             else:
                 Task(lambda: self._keep(key, program)).start()
         try:
-            kernels = tuple([(session.core.Kernel(program, entry.name), entry)
+            kernels = tuple([session.core.Kernel(program, entry.name)
                              for entry in header.entries])
         except session.errors as error:
             raise CompileError(name, found=f"{error} of {[e.name for e in header.entries]}",

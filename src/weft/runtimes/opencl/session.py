@@ -1,50 +1,48 @@
-"""A driver that was opened for one device: context, queue, status records; and forks."""
+"""A driver that was opened for one device: context, queue, status records."""
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
-from weft.errors import InitializationError, SyncError
-from weft.locks import in_child, mutex
+from weft.errors import InitializationError
 from weft.runtimes.launches.events import RECORD
-from weft.runtimes.launches.printing import HEAD, Lines, room_of
+from weft.runtimes.launches.printing import HEAD, room_of
+from weft.runtimes.launches.session import DriverSession
 from weft.runtimes.opencl.driver import code_identity, describe, device_of, pyopencl
-from weft.runtimes.opencl.events import OpenCLWork, Record
 from weft.weak import Living
 
-__all__ = ["Session"]
+__all__ = ["Record", "Session"]
 
-_opened: Final[list[Session]] = []
+_NO_RESOURCES: Final = -5  # of many kinds: a fault of a kernel is one
 
 
-class Session:
+class Record:
+    """A status record of launches: memory of the device, and where the host reads it to.
+
+    One with room for words belongs to one launch of a kernel that prints.
+    """
+
+    __slots__ = ("buffer", "host")
+
+    def __init__(self, buffer: Any, size: int = RECORD.size) -> None:
+        self.buffer, self.host = buffer, bytearray(size)
+
+
+class Session(DriverSession):
     """One device of a driver, opened by this process.
 
     Attributes
     ----------
-    name : str
-        The device.
     cl : module
         pyopencl; ``core`` is the part of it that is the binding itself.
-    errors : tuple of type
-        What it throws.
     device, context, queue
         Of pyopencl. The queue is in order, and notes times.
-    facts : Mapping
-        What the driver says of the device.
     identity : str
         Driver and processor, as a part of the key of compiled code.
-    pending : deque of OpenCLWork
-        What may not have happened yet, oldest first.
-    texts : deque of (str, str)
-        What launches have printed, and complaints about it, until a wait shows them.
-    settling : lock
-        Held while the end of something is noted.
-    blocks, programs, owners
-        Owners of the driver's objects: buffers by identity, live programs, parts of the device.
+    programs, owners
+        Owners of the driver's objects: live programs, parts of the device.
 
     Raises
     ------
@@ -53,14 +51,12 @@ class Session:
     """
 
     def __init__(self, name: str, called: str) -> None:
-        self.name = name
         self.cl = cl = pyopencl()
+        super().__init__(name, (cl.Error,))
         self.core = cl._cl
-        self.errors: tuple[type[Exception], ...] = (cl.Error,)
-        self._lost = False
         platform, self.device = device_of(called)
         try:
-            self.facts: Mapping[str, object] = describe(platform, self.device)
+            self.facts = describe(platform, self.device)
             self.context = cl.Context([self.device])
             self.queue = cl.CommandQueue(
                 self.context, self.device,
@@ -69,29 +65,16 @@ class Session:
             raise InitializationError(name, found=error, expected="a driver that opens it"
                                       ) from error  # fmt: skip
         self.identity = code_identity(self.facts)
-        self.settling = mutex()
-        self.pending: deque[OpenCLWork] = deque()
-        self.texts: deque[tuple[str, str]] = deque()
-        self.blocks: dict[int, Any] = {}
         self.programs: Living[Any] = Living()
         self.owners: list[Any] = []
         self._clean: deque[Record] = deque()
         self._dirty: deque[Record] = deque()
-        _opened.append(self)
+        self.opened()
 
-    def check(self) -> None:
-        """Refuse work in a forked child, which has none of the driver's threads.
-
-        Raises
-        ------
-        SyncError
-            In a forked child.
-        """
-        if self._lost:
-            raise SyncError(self.name, found="a process that was forked after the device was used",
-                            expected="the process that opened it",
-                            hint="start processes with the method spawn, or fork before the first "
-                            "use of the device")
+    def is_short(self, error: Exception) -> bool:
+        """Return whether the driver says that memory is short."""
+        return (isinstance(error, self.cl.MemoryError)
+                and getattr(error, "code", None) != _NO_RESOURCES)
 
     def buffer(self, nbytes: int) -> Any:
         """Return new memory of the device, at least one byte."""
@@ -112,45 +95,19 @@ class Session:
         self.core._enqueue_fill_buffer(self.queue, found.buffer, bytes(1), 0, RECORD.size)
         return found
 
-    def printing_record(self, lines: Lines, words: int) -> Record:
+    def printing_record(self, words: int) -> Record:
         """Return a status record for a launch that prints, with room for so many words."""
         size = RECORD.size + room_of(words)
         buffer = self.buffer(size)
         self.core._enqueue_fill_buffer(self.queue, buffer, bytes(1), 0, RECORD.size + HEAD)
-        return Record(buffer, size, lines)
+        return Record(buffer, size)
 
     def give_back(self, record: Record, clean: bool) -> None:
         """Take a record back whose launch is over."""
         (self._clean if clean else self._dirty).append(record)
 
-    def sweep(self) -> None:
-        """Forget what is over by now."""
-        pending = self.pending
-        while pending:
-            try:
-                work = pending[0]
-                if not work.is_over():
-                    return
-                pending.remove(work)
-            except (IndexError, ValueError):  # another thread has removed it
-                continue
-
-    def lose(self) -> None:
-        """Make the device unusable in a forked child, and keep its objects from being destroyed.
-
-        Their destructors would wait for threads that the child does not have.
-        """
-        self._lost = True
-        keep = ctypes.pythonapi.Py_IncRef
+    def undestroyed(self) -> Iterable[Any]:
+        """Return objects whose destructors would wait for threads that a child does not have."""
         events = [event for work in list(self.pending) for event in (work.first, work.last,
                                                                      work.end)]  # fmt: skip
-        for kept in (self, self.queue, self.context, self.device, *self.programs, *events):
-            keep(ctypes.py_object(kept))
-
-
-def _forget() -> None:
-    for session in _opened:
-        session.lose()
-
-
-in_child(_forget)
+        return self.queue, self.context, self.device, *self.programs, *events

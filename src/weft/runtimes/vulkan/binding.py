@@ -6,13 +6,13 @@ A struct keeps alive what it points to. A result that is an error is raised as `
 from __future__ import annotations
 
 import re
-import weakref
 from functools import cache
 from typing import Any, Final
 
 from weft.errors import LibraryNotFoundError
 from weft.imports import importing
 from weft.locks import mutex
+from weft.weak import WeakTable
 
 __all__ = ["INSTALL", "LOST", "NO_MEMORY", "Vulkan", "VulkanError", "vulkan"]
 
@@ -54,7 +54,7 @@ class Vulkan:
         self.constants = module
         self.ffi, self.lib = module.ffi, module.lib
         self.null: Any = self.ffi.NULL
-        self._parts: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._parts: WeakTable[Any, Any] = WeakTable()
         self._results = {value: name for name, value in vars(module).items()
                          if name.startswith(("VK_ERROR_", "VK_NOT_READY", "VK_TIMEOUT"))
                          and isinstance(value, int)}  # fmt: skip

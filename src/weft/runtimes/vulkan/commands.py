@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import SyncError
 from weft.runtimes.launches.events import RECORD, Work
 from weft.runtimes.launches.printing import HEAD, Lines, room_of
-from weft.runtimes.vulkan.binding import LOST, VulkanError
+from weft.runtimes.vulkan.binding import VulkanError
 from weft.runtimes.vulkan.memory import ARGUMENTS, STAGE, Block, Memory
 
 if TYPE_CHECKING:
@@ -40,13 +39,15 @@ class VulkanWork(Work):
         Of the timeline once they are over.
     """
 
-    __slots__ = ("_lines", "_record", "_size", "_times", "ring", "session", "slot", "value")
+    __slots__ = ("_record", "_size", "_times", "ring", "slot", "value")
+
+    session: Session
 
     def __init__(self, ring: Ring, slot: Slot, value: int, record: Block | None, size: int,
                  lines: Lines) -> None:  # fmt: skip
-        super().__init__(ring.session, time.monotonic_ns())
-        self.session, self.ring, self.slot, self.value = ring.session, ring, slot, value
-        self._record, self._size, self._lines = record, size, lines
+        super().__init__(ring.session, time.monotonic_ns(), lines)
+        self.ring, self.slot, self.value = ring, slot, value
+        self._record, self._size = record, size
         self._times: tuple[int, int] | None = None
 
     def has_ended(self) -> bool:
@@ -62,29 +63,16 @@ class VulkanWork(Work):
         try:
             self.session.pause(self.value, int(seconds * 1e9))
         except VulkanError as error:  # which the next look at it finds again
-            if error.result == LOST:
-                self.session.lost = self.session.lost or str(error)
+            self.session.note_loss(error)
             self.error = error
             self.note_end()
 
-    def note_end(self) -> None:
-        """Take note of what its record and its times say, once."""
-        memory = None
-        if self.error is None:
-            try:
-                if self._record is not None:
-                    self._record.read(0, self._size)
-                    memory = self._record.view[: self._size]
-                times = self.ring.times(self)
-                if not self.over:
-                    self._times = times
-            except VulkanError as error:
-                self.error = error
-        self.ended(memory, self._lines)
-
-    def raised(self, error: Exception) -> Exception:
-        """Return the error of Weft for what the driver has said."""
-        return self.session.translated(f"wait for {self.session.name}", error, SyncError)
+    def record(self) -> memoryview | None:
+        """Return the status record and the words behind it; the times are noted."""
+        if self._record is not None:
+            self._record.read(0, self._size)
+        self._times = self.ring.times(self)
+        return None if self._record is None else self._record.view[: self._size]
 
     def interval(self) -> tuple[int, int] | None:
         """Return begin and end in nanoseconds of `time.monotonic_ns`, if the device has a clock."""

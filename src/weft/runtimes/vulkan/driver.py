@@ -9,12 +9,12 @@ one semaphore, so a device has to have both.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from weft.errors import EnumerationError, InitializationError, LibraryNotFoundError
+from weft.errors import EnumerationError, LibraryNotFoundError
 from weft.locks import in_child, mutex
+from weft.runtimes.launches.naming import absence, device_called, distinct, first_word
 from weft.runtimes.vulkan.binding import INSTALL, Vulkan, VulkanError, vulkan
 
 __all__ = ["FEATURES", "code_identity", "describe", "device_of", "devices", "instance", "lacking",
@@ -29,7 +29,6 @@ _DRIVERS: Final = {1: "amd", 2: "amdvlk", 3: "radv", 4: "nvidia", 5: "intel", 6:
                    7: "imagination", 8: "qualcomm", 9: "arm", 10: "swiftshader", 13: "lavapipe",
                    14: "moltenvk", 18: "turnip", 19: "v3dv", 20: "panvk", 21: "samsung",
                    22: "venus", 23: "dozen", 24: "nvk"}  # fmt: skip
-_GIVEN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _RANKS: Final = {2: 0, 1: 1, 3: 2, 4: 4}  # VkPhysicalDeviceType: discrete, integrated, virtual, CPU
 _CPU: Final = 4
 _COMPUTE: Final = 2  # VK_QUEUE_COMPUTE_BIT
@@ -130,15 +129,7 @@ def _present(vk: Vulkan) -> list[tuple[dict[str, Any], Any]]:
 
 def named(found: list[dict[str, Any]]) -> list[str]:
     """Return what devices are called, from facts about them: each by a name of its own."""
-    taken: list[str] = []
-    for facts in found:
-        name = base = short_name(facts["driver_id"], facts["driver"])
-        number = 0
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
-        taken.append(name)
-    return taken
+    return distinct(short_name(facts["driver_id"], facts["driver"]) for facts in found)
 
 
 def lacking(facts: Mapping[str, Any]) -> str:
@@ -165,10 +156,7 @@ def short_name(number: int, driver: str) -> str:
     >>> short_name(13, "llvmpipe"), short_name(999, "New (R) Driver 3.1"), short_name(999, "3D")
     ('lavapipe', 'new', 'other')
     """
-    if number in _DRIVERS:
-        return _DRIVERS[number]
-    words = re.split(r"[^a-z0-9_]+", driver.lower())
-    return next((w for w in words if _GIVEN_NAME.fullmatch(w)), "other")
+    return _DRIVERS.get(number) or first_word(driver)
 
 
 def describe(vk: Vulkan, device: Any) -> dict[str, Any]:
@@ -271,11 +259,8 @@ def probe() -> str | list[dict[str, object]]:
         vk = vulkan()
         present = _present(vk)
     except LibraryNotFoundError as error:
-        cause = error.__cause__
-        if isinstance(cause, ModuleNotFoundError):
-            return f"the package vulkan is not installed ({INSTALL})"
-        return _NO_LOADER if isinstance(cause, OSError) else (
-            f"the package vulkan does not load: {cause} ({INSTALL})")  # fmt: skip
+        return _NO_LOADER if isinstance(error.__cause__, OSError) else absence(
+            error, "vulkan", INSTALL)  # fmt: skip
     if not present:
         return _NO_DRIVER
     wanting = [f"{facts['name']} lacks {lacking(facts)}" for facts, _ in present
@@ -300,12 +285,8 @@ def device_of(called: str) -> tuple[Any, dict[str, Any]]:
     InitializationError
         If there is none in this process.
     """
-    found = devices()
-    for name, device in found:
-        if name == called:
-            return device, describe(vulkan(), device)
-    raise InitializationError("vulkan", found=f"{[name for name, _ in found]} in this process",
-                              expected=f"{called}, as the probe has found")
+    (device,) = device_called("vulkan", called, devices())
+    return device, describe(vulkan(), device)
 
 
 def code_identity(facts: Mapping[str, Any]) -> str:

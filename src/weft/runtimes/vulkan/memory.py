@@ -1,30 +1,26 @@
 """Memory of a Vulkan device: parts of large buffers, each with an address of its own.
 
-Where the device's memory is that of the host as well, copies are made by the host; else by the
-device, through a stage. Every part knows the last commands that use it.
+Every part knows the last commands that use it.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import AllocationError, CopyError
+from weft.errors import AllocationError
 from weft.locks import mutex
-from weft.runtimes.memory import host_memory
-from weft.runtimes.vulkan.binding import NO_MEMORY, VulkanError
+from weft.runtimes.vulkan.binding import VulkanError
 
 if TYPE_CHECKING:
     from weft.runtimes.vulkan.session import Session
 
-__all__ = ["ALIGNMENT", "ARGUMENTS", "OWN", "STAGE", "WINDOW", "Block", "Blocks", "Copier",
-           "Memory", "limit_of"]  # fmt: skip
+__all__ = ["ALIGNMENT", "ARGUMENTS", "OWN", "STAGE", "WINDOW", "Block", "Memory"]
 
 ALIGNMENT: Final = 256  # of parts, in bytes: at least that of vectors, matrices, lines of caches
 _CHUNK: Final = 16 << 20  # bytes of a buffer that is shared out
 _LARGE: Final = 4 << 20  # from which on a part has a buffer of its own
-_PIECE: Final = 8 << 20  # bytes that a stage takes at a time
 
 _LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
 
@@ -38,12 +34,6 @@ STAGE: Final = (_VISIBLE | _CACHED | _COHERENT, _VISIBLE | _CACHED, _VISIBLE)
 # addresses; and memory whose address is asked for.
 _USAGE: Final = 0x1 | 0x2 | 0x20 | 0x20000
 _ADDRESSED: Final = 0x2
-
-
-def limit_of(session: Session) -> int:
-    """Return the bytes that a pool may hold: a CPU's memory is that of the process."""
-    memory = int(session.facts["memory"])
-    return min(memory, host_memory.usable_memory()) if session.facts["is_cpu"] else memory
 
 
 class _Chunk:
@@ -245,137 +235,3 @@ class Memory:
                 vk.lib.vkFreeMemory(device, memory, null)
             raise
         return _Chunk(kind, size, buffer, memory, address, pointer, bool(flags & _COHERENT))
-
-
-class Copier(Protocol):
-    """A queue of the device."""
-
-    def set_bytes(self, block: Block, offset: int, nbytes: int, byte: int) -> object:
-        """Set bytes of a block."""
-        ...
-
-    def move(self, target: Block, to: int, origin: Block, of: int, count: int) -> object:
-        """Copy bytes between blocks."""
-        ...
-
-
-class Blocks:
-    """Raw memory, see `weft.runtimes.memory.device_pool.Driver`; handles are `Block` objects.
-
-    Parameters
-    ----------
-    session : Session
-        The device.
-    memory : Memory
-        Its memory.
-    queue : Copier
-        Its queue, which copies where the host cannot.
-    staged : bool
-        Whether the device copies even where the host could.
-    """
-
-    def __init__(self, session: Session, memory: Memory, queue: Copier,
-                 staged: bool = False) -> None:  # fmt: skip
-        self._session, self._memory, self._queue = session, memory, queue
-        self.is_direct = not staged and memory.kind(WINDOW) is not None
-        self._kinds = WINDOW if self.is_direct else OWN
-        self._lock = mutex()  # of the stages
-        self._stages: list[Block] = []
-        if self.is_direct:
-            self.host_view = self._host_view  # which a pool asks for
-
-    def take(self, nbytes: int) -> Block | None:
-        """Return a new block, or None if the device has no memory left.
-
-        Raises
-        ------
-        AllocationError
-            If the driver makes no block of this size.
-        """
-        self._session.check()
-        if nbytes > self._memory.largest:
-            raise AllocationError("allocate", found=f"{nbytes:,} bytes",
-                                  expected=f"at most {self._memory.largest:,} in one block of "
-                                  f"{self._session.name}", hint="use smaller arrays or batches")
-        try:
-            return self._memory.take(nbytes, self._kinds)
-        except VulkanError as error:
-            if error.result in NO_MEMORY:
-                return None
-            raise self._session.translated("allocate", error, AllocationError) from error
-
-    def give_back(self, handle: Block, nbytes: int) -> None:
-        """Free a block, once what uses it is over."""
-        session = self._session
-        session.check()
-        with session.driving("free"):
-            session.until(handle.last)
-            self._memory.give_back(handle)
-
-    def clear(self, handle: Block, nbytes: int) -> None:
-        """Have the first bytes of a block set to zero before what is handed over later."""
-        self._queue.set_bytes(handle, 0, nbytes, 0)
-
-    def write(self, handle: Block, offset: int, source: memoryview) -> None:
-        """Copy host memory into a block, and return when that is done."""
-        session = self._session
-        session.check()
-        count = source.nbytes
-        if not count:
-            return
-        source = source.cast("B") if source.format != "B" else source
-        with session.driving("copy", CopyError):
-            if self.is_direct:
-                session.until(handle.last)
-                handle.view[offset : offset + count] = source
-                handle.written(offset, count)
-                return
-            with self._lock:
-                for number, begin in enumerate(range(0, count, _PIECE)):
-                    stage, size = self._stage(number), min(_PIECE, count - begin)
-                    stage.view[:size] = source[begin : begin + size]
-                    stage.written(0, size)
-                    self._queue.move(handle, offset + begin, stage, 0, size)
-            session.until(handle.last)
-
-    def read(self, handle: Block, offset: int, target: memoryview) -> None:
-        """Copy a block into host memory, and return when that is done."""
-        session = self._session
-        session.check()
-        count = target.nbytes
-        if not count:
-            return
-        target = target.cast("B") if target.format != "B" else target
-        with session.driving("copy", CopyError):
-            if self.is_direct:
-                target[:] = self._host_view(handle, offset, count)
-                return
-            with self._lock:
-                moved: list[tuple[Block, int, int]] = []
-                for number, begin in enumerate(range(0, count, _PIECE)):
-                    stage, size = self._stage(number), min(_PIECE, count - begin)
-                    self._queue.move(stage, 0, handle, offset + begin, size)
-                    self._fetch(moved, target)
-                    moved = [(stage, begin, size)]
-                self._fetch(moved, target)
-
-    def _fetch(self, moved: list[tuple[Block, int, int]], target: memoryview) -> None:
-        """Take what was copied to a stage."""
-        for stage, begin, size in moved:
-            self._session.until(stage.last)
-            stage.read(0, size)
-            target[begin : begin + size] = stage.view[:size]
-
-    def _host_view(self, handle: Block, offset: int, nbytes: int) -> memoryview:
-        """Return bytes of a block, which the host can read once what has written them is over."""
-        self._session.until(handle.last)
-        handle.read(offset, nbytes)
-        return handle.view[offset : offset + nbytes]
-
-    def _stage(self, number: int) -> Block:
-        """Return one of two stages, once it is no longer in use."""
-        while len(self._stages) < 2:
-            self._stages.append(self._memory.take(_PIECE, STAGE))
-        stage = self._stages[number % 2]
-        self._session.until(stage.last)
-        return stage

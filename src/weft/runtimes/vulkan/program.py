@@ -8,16 +8,14 @@ the buffers, the variables, the address of the status record, that of the scratc
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.background import Task
 from weft.errors import AllocationError, CompileError, LaunchError
-from weft.locks import mutex
 from weft.runtimes.base import Loadable
 from weft.runtimes.launches.header import Header, header_of
-from weft.runtimes.vulkan.binding import VulkanError
+from weft.runtimes.launches.programs import DriverProgram, DriverPrograms
 from weft.runtimes.vulkan.module import verify
 from weft.store import cache, fingerprint
 
@@ -28,7 +26,6 @@ __all__ = ["MOST_SCRATCH", "Programs", "VulkanProgram"]
 
 MOST_SCRATCH: Final = 256 << 20  # bytes of scratch memory of a launch
 _KIND: Final = "vulkan"
-_KEPT: Final = 128  # modules that stay loaded
 _GROUPS: Final = 4  # work-groups of a launch for each unit of a processor: some end sooner
 _MOST_GROUPS: Final = 1 << 12  # of a launch on other devices: they fill the largest
 _PUSHED: Final = 8  # bytes: an address
@@ -43,52 +40,27 @@ class _Built(NamedTuple):
     pipelines: tuple[Any, ...]
 
 
-class VulkanProgram:
+class VulkanProgram(DriverProgram):
     """A kernel on a device.
 
     Attributes
     ----------
-    name : str
-        Of the kernel.
-    code : Loadable
-        What it was made of.
     launches : tuple
         Each entry's pipeline, and the work-groups that it is launched with.
     layout
         Of Vulkan, of all pipelines.
-    scratch : int
-        Bytes of scratch memory of a launch.
-    header : Header
-        What the image says of it.
     """
 
-    __slots__ = ("_pack", "code", "device", "header", "launches", "layout", "name", "nbuffers",
-                 "nvariables", "scratch", "session")  # fmt: skip
+    __slots__ = ("_pack", "device", "launches", "layout")
 
     def __init__(self, session: Session, layout: Any, code: Loadable, built: _Built) -> None:
-        self.session, self.device, self.layout = session, session.name, layout
-        self.code, self.name = code, code.name
-        self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
-        self._pack = struct.Struct(f"={self.nbuffers}Q{self.nvariables}q").pack
-        self.header = header = built.header
         facts = session.facts
         most = _GROUPS * facts["units"] if facts["is_cpu"] else _MOST_GROUPS
         most = min(most, facts["maxComputeWorkGroupCount"][0])
-        counts, items = [], 0
-        for entry in header.entries:
-            few = most
-            if header.own:
-                few = max(min(most, (MOST_SCRATCH - header.shared)
-                              // (header.own * entry.items)), 1)  # fmt: skip
-            counts.append(min(entry.groups or few, few))
-            items = max(items, counts[-1] * entry.items)
-        self.launches = tuple(zip(built.pipelines, counts, strict=True))
-        self.scratch = header.shared + header.own * items
-
-    @property
-    def may_fail(self) -> bool:
-        """Whether a launch may fail, be it by the driver alone."""
-        return self.header.fails
+        super().__init__(session, code, built.header, most, most, MOST_SCRATCH)
+        self.device, self.layout = session.name, layout
+        self._pack = struct.Struct(f"={self.nbuffers}Q{self.nvariables}q").pack
+        self.launches = tuple(zip(built.pipelines, self.counts, strict=True))
 
     def packed(self, addresses: Sequence[int], variables: Sequence[int]) -> bytes:
         """Return the arguments of a launch but for the last two.
@@ -101,8 +73,10 @@ class VulkanProgram:
         return self._pack(*addresses, *variables)
 
 
-class Programs:
-    """The programs of a device; those used last stay loaded.
+class Programs(DriverPrograms):
+    """The programs of a device.
+
+    Pipelines stay when a program is let go: those in use, and launches, may have them.
 
     Raises
     ------
@@ -111,40 +85,19 @@ class Programs:
     """
 
     def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._session = session
-        self._lock = mutex()
-        self._kept: OrderedDict[bytes, _Built] = OrderedDict()
         vk = session.vk
         pushed = vk.struct("VkPushConstantRange", stageFlags=_STAGE_COMPUTE, size=_PUSHED)
         self._layout = session.made("vkCreatePipelineLayout", "VkPipelineLayout", vk.struct(
             "VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=pushed))
 
-    def load(self, code: Loadable) -> VulkanProgram:
-        """Return a kernel ready to be launched.
-
-        Raises
-        ------
-        CompileError
-            If the image is not what its first line says, or the driver does not take it.
-        LaunchError
-            If its groups have more work-items than those of the device may have.
-        """
-        self._session.check()
-        image = bytes(code.image)
-        with self._lock:
-            built = self._kept.get(image)
-            if built is not None:
-                self._kept.move_to_end(image)
-        if built is None:
-            built = self._build(code.name, image)
-            with self._lock:
-                built = self._kept.setdefault(image, built)
-                while len(self._kept) > _KEPT:
-                    # Its pipelines stay: programs that are in use, and launches, may have them.
-                    self._kept.popitem(last=False)
+    def program(self, code: Loadable, built: _Built) -> VulkanProgram:
+        """Return a program of pipelines."""
         return VulkanProgram(self._session, self._layout, code, built)
 
-    def _build(self, name: str, image: bytes) -> _Built:
+    def built(self, name: str, image: bytes) -> _Built:
+        """Return the pipelines of an image."""
         body, header = header_of(name, image)
         session, vk = self._session, self._session.vk
         facts = session.facts
@@ -157,11 +110,8 @@ class Programs:
             raise AllocationError(name, found=f"{header.shared + header.own:,} bytes of scratch "
                                   "memory", expected=f"at most {MOST_SCRATCH:,}")
         verify(name, body, header.entries, facts)
-        try:
-            pipelines = self._pipelines(vk, header, body)
-        except VulkanError as error:
-            raise session.translated(name, error, CompileError) from error
-        return _Built(header, pipelines)
+        with session.driving(name, CompileError):
+            return _Built(header, self._pipelines(vk, header, body))
 
     def _pipelines(self, vk: Any, header: Header, body: bytes) -> tuple[Any, ...]:
         """Return the pipelines of the entries, by what the disk cache has of them."""

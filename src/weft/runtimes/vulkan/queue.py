@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from weft.errors import HandleError, LaunchError
+from weft.errors import HandleError
 from weft.runtimes.base import Event, View
 from weft.runtimes.launches.events import WorkEvent
-from weft.runtimes.memory.checked_queue import CheckedQueue
-from weft.runtimes.memory.device_pool import AllOf, DeviceBuffer
+from weft.runtimes.launches.queue import LaunchQueue, pieces
 from weft.runtimes.vulkan.commands import Ring, Slot
 from weft.runtimes.vulkan.memory import OWN, STAGE, Block, Memory
 from weft.runtimes.vulkan.program import MOST_SCRATCH, Programs, VulkanProgram
@@ -18,26 +17,20 @@ from weft.runtimes.vulkan.session import Session
 
 __all__ = ["VulkanQueue"]
 
-_PIECE: Final = 64 << 20  # bytes that an overlapping copy moves at a time
 _WORD: Final = 4  # fills are of whole words
 _COMPUTE: Final = 1  # VK_PIPELINE_BIND_POINT_COMPUTE
 _STAGE_COMPUTE: Final = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 
 
-class VulkanQueue(CheckedQueue):
-    """Work of a device, in order; calls return before it is done.
-
-    Nothing waits on the host but for events of other devices. Launches share the scratch memory,
-    each after the one before.
-    """
+class VulkanQueue(LaunchQueue):
+    """Work of a device, in order, by a ring of command buffers."""
 
     def __init__(self, session: Session, memory: Memory, programs: Programs) -> None:
-        super().__init__(session.name)
+        super().__init__(session, session.lock)
         self._session, self._memory, self._programs = session, memory, programs
         self._vk = session.vk
         with session.driving("open"):
             self._ring = Ring(session, memory)
-            self._scratch: Block | None = None
             self._bytes = memory.take(256 * _WORD, STAGE)  # each byte, as often as a word has them
             self._bytes.view[: 256 * _WORD] = bytes(b for b in range(256) for _ in range(_WORD))
             self._bytes.written()
@@ -48,20 +41,9 @@ class VulkanQueue(CheckedQueue):
         self._pushed = self._vk.ffi.new("uint64_t[1]")
         self._region = self._vk.ffi.new("VkBufferCopy[1]")
 
-    def copy(self, destination: DeviceBuffer | View, source: DeviceBuffer | View,
-             nbytes: int | None = None, wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Copy the first ``nbytes`` bytes, all of ``source`` by default; they may overlap.
-
-        Raises
-        ------
-        CopyError
-            If they do not fit, or the driver refuses.
-        HandleError
-            If a buffer was released or is another device's, or an event was used before.
-        """
-        to, of, count = self._copied(destination, source, nbytes)
-        self._await(wait)
-        return self.move(self._block(to), to.offset, self._block(of), of.offset, count)
+    def moved(self, to: View, of: View, count: int) -> Event:
+        """Copy bytes between blocks, or within one."""
+        return self.move(self.block(to), to.offset, self.block(of), of.offset, count)
 
     def move(self, target: Block, to: int, origin: Block, of: int, count: int) -> Event:
         """Copy bytes between blocks, or within one."""
@@ -75,24 +57,8 @@ class VulkanQueue(CheckedQueue):
                     self._copy(slot, target, to, origin, of, count)
             return self._event(slot)
 
-    def fill(self, target: DeviceBuffer | View, nbytes: int, byte: int = 0,
-             wait: Iterable[Event] = ()) -> Event:  # fmt: skip
-        """Set the first ``nbytes`` bytes.
-
-        Raises
-        ------
-        CopyError
-            If there are fewer, or the driver refuses.
-        HandleError
-            If the buffer was released or is another device's, or an event was used before.
-        """
-        to = self._filled(target, nbytes)
-        self._await(wait)
-        return self.set_bytes(self._block(to), to.offset, nbytes, byte)
-
     def set_bytes(self, block: Block, offset: int, nbytes: int, byte: int) -> Event:
         """Set bytes of a block."""
-        byte &= 0xFF
         end = offset + nbytes
         first, last = -(-offset // _WORD) * _WORD, end // _WORD * _WORD
         session = self._session
@@ -107,47 +73,47 @@ class VulkanQueue(CheckedQueue):
                         self._copy(slot, block, begin, self._bytes, byte * _WORD, stop - begin)
             return self._event(slot)
 
-    def launch(self, program: Any, buffers: Sequence[DeviceBuffer | View],
-               variables: Sequence[int] = (), wait: Iterable[Event] = (),
-               groups: Sequence[int] = (), threads: Sequence[int] = ()) -> Event:  # fmt: skip
-        """Run a program on buffers, in its parameter order; its entries know their work-groups.
+    def checked(self, program: Any) -> Any:
+        """Return a program; one of a device that was lost is made again.
 
         Raises
         ------
-        LaunchError
-            If counts or types are wrong, or the driver refuses.
-        AllocationError
-            If the device has no memory for it.
         HandleError
-            If a buffer was released or is another device's, or an event was used before.
+            If it is none of the device.
         """
-        session = self._session
-        if not isinstance(program, VulkanProgram) or program.device != self.device:
-            raise HandleError("launch", found=repr(program), expected=f"a program of {self.device}")
-        session.check()
-        if program.session is not session:  # that of a device which was lost
-            program = self._programs.load(program.code)
-        views = self._given(program.name, buffers, variables, program.nbuffers,
-                            program.nvariables)
-        blocks = [self._block(view) for view in views]
-        try:
-            given = program.packed([block.address + view.offset for block, view
-                                    in zip(blocks, views, strict=True)], variables)
-        except struct.error:
-            raise LaunchError(program.name, found=f"{list(variables)!r} for its variables",
-                              expected="integers of 64 bits") from None
-        self._await(wait)
-        header = program.header
-        with session.driving(program.name, LaunchError), session.lock:
-            with self._ring.recording(header.lines, header.room, header.fails) as slot:
-                slot.used += blocks
-                self._launched(slot, program, given)
-            return self._event(slot)
+        if isinstance(program, VulkanProgram) and program.device == self.device:
+            self._session.check()
+            if program.session is not self._session:
+                return self._programs.load(program.code)
+        return super().checked(program)
 
-    def _launched(self, slot: Slot, program: VulkanProgram, given: bytes) -> None:
+    def arguments(self, program: VulkanProgram, views: Sequence[View], variables: Sequence[int]
+                  ) -> tuple[list[Block], bytes]:  # fmt: skip
+        """Return the blocks of a launch, and its arguments but for the last two.
+
+        Raises
+        ------
+        struct.error
+            If a variable is no integer of 64 bits.
+        """
+        blocks = [self.block(view) for view in views]
+        return blocks, program.packed([block.address + view.offset for block, view
+                                       in zip(blocks, views, strict=True)], variables)
+
+    def launched(self, program: VulkanProgram, given: tuple[list[Block], bytes]) -> Event:
+        """Hand a launch over, under the lock."""
+        header = program.header
+        with self._ring.recording(header.lines, header.room, header.fails) as slot:
+            slot.used += given[0]
+            self._record(slot, program, given[1])
+        return self._event(slot)
+
+    def _record(self, slot: Slot, program: VulkanProgram, given: bytes) -> None:
         """Record the entries of a launch."""
         vk, commands = self._vk, slot.commands
-        scratch = self._room(slot, program.scratch).address if program.scratch else 0
+        scratch = 0
+        if program.scratch:
+            scratch = self._room(program.scratch, MOST_SCRATCH, slot.extra).address
         header = program.header
         record = self._spare
         if header.lines:
@@ -168,58 +134,16 @@ class VulkanQueue(CheckedQueue):
                                           self._pushed)  # fmt: skip
             vk.lib.vkCmdDispatch(commands, groups, 1, 1)
 
-    def synchronize(self) -> None:
-        """Block until all work has happened; Ctrl-C interrupts.
+    def last(self) -> Event:
+        """Return an event that has happened once all is over that was handed over so far."""
+        pending = list(self._session.pending)
+        return WorkEvent(self.device, pending[-1]) if pending else Event(self.device)
 
-        Raises
-        ------
-        SyncError
-            If the driver fails.
-        """
-        session = self._session
-        session.check()
-        pending = list(session.pending)
-        if pending:
-            pending[-1].wait()
-        session.sweep()
+    def scratch(self, nbytes: int) -> Block:
+        """Return new memory for launches to share."""
+        return self._memory.take(nbytes, OWN)
 
-    def flush(self) -> None:
-        """Refuse a device that is gone: the driver begins with what it is given at once."""
-        self._session.check()
-
-    @property
-    def in_flight(self) -> int:
-        """How many calls have handed over what may not have happened yet."""
-        self._session.sweep()
-        return len(self._session.pending)
-
-    # ---- parts of it ---------------------------------------------------------------------------
-
-    def _copy(self, slot: Slot, target: Block, to: int, origin: Block, of: int, count: int) -> None:
-        region = self._region
-        region[0].srcOffset, region[0].dstOffset = origin.offset + of, target.offset + to
-        region[0].size = count
-        self._vk.lib.vkCmdCopyBuffer(slot.commands, origin.buffer, target.buffer, 1, region)
-
-    def _moved(self, slot: Slot, block: Block, to: int, of: int, count: int) -> None:
-        """Copy within a block, by way of scratch memory, from the end that is not overwritten."""
-        piece = min(count, _PIECE)
-        stage = self._room(slot, piece)
-        starts = list(range(0, count, piece))
-        if to > of:
-            starts.reverse()
-        for start in starts:
-            size = min(piece, count - start)
-            self._copy(slot, stage, 0, block, of + start, size)
-            self._ring.barrier(slot)
-            self._copy(slot, block, to + start, stage, 0, size)
-            self._ring.barrier(slot)
-
-    def _event(self, slot: Slot) -> Event:
-        assert slot.work is not None
-        return WorkEvent(self.device, slot.work)
-
-    def _block(self, view: View) -> Block:
+    def block(self, view: View) -> Block:
         """Return the block of a buffer.
 
         Raises
@@ -233,27 +157,24 @@ class VulkanQueue(CheckedQueue):
                               expected="memory of the device as it is now")
         return block
 
-    def _room(self, slot: Slot, nbytes: int) -> Block:
-        """Return scratch memory, which launches use one after another."""
-        scratch = self._scratch
-        if scratch is None or nbytes > scratch.nbytes:
-            size = nbytes
-            if scratch is not None:
-                size = min(max(nbytes, 2 * scratch.nbytes), max(nbytes, MOST_SCRATCH))
-                slot.extra.append(scratch)  # what uses it is over before
-                self._scratch = None
-            self._scratch = scratch = self._memory.take(size, OWN)
-        return scratch
+    # ---- parts of it ---------------------------------------------------------------------------
 
-    def _await(self, wait: Iterable[Event]) -> None:
-        """Consume events, and wait on the host for those of other devices."""
-        events = list(wait)
-        for event in events:
-            event.consume(self.device)
-        while events:
-            event = events.pop()
-            if isinstance(event, AllOf):
-                events += event.parts
-            elif not (isinstance(event, WorkEvent) and event.work.home is self._session):
-                event.wait()
+    def _copy(self, slot: Slot, target: Block, to: int, origin: Block, of: int, count: int) -> None:
+        region = self._region
+        region[0].srcOffset, region[0].dstOffset = origin.offset + of, target.offset + to
+        region[0].size = count
+        self._vk.lib.vkCmdCopyBuffer(slot.commands, origin.buffer, target.buffer, 1, region)
 
+    def _moved(self, slot: Slot, block: Block, to: int, of: int, count: int) -> None:
+        """Copy within a block, by way of scratch memory, from the end that is not overwritten."""
+        staged, parts = pieces(to, of, count)
+        stage = self._room(staged, MOST_SCRATCH, slot.extra)
+        for start, size in parts:
+            self._copy(slot, stage, 0, block, of + start, size)
+            self._ring.barrier(slot)
+            self._copy(slot, block, to + start, stage, 0, size)
+            self._ring.barrier(slot)
+
+    def _event(self, slot: Slot) -> Event:
+        assert slot.work is not None
+        return WorkEvent(self.device, slot.work)

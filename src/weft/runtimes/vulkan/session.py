@@ -1,24 +1,14 @@
-"""A device that was opened: its queue, its timeline of work, its loss; and forks."""
+"""A device that was opened: its queue, its timeline of work, its loss."""
 
 from __future__ import annotations
 
 import atexit
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final
 
-from weft.errors import (
-    AllocationError,
-    CopyError,
-    DeviceError,
-    InitializationError,
-    SyncError,
-    WeftError,
-)
-from weft.locks import in_child, mutex
-from weft.runtimes.launches.events import Work
+from weft.errors import DeviceError, InitializationError, SyncError, WeftError
+from weft.locks import mutex
+from weft.runtimes.launches.session import DriverSession
 from weft.runtimes.vulkan.binding import LOST, NO_MEMORY, VulkanError, vulkan
 from weft.runtimes.vulkan.driver import FEATURES, code_identity, device_of
 
@@ -26,10 +16,9 @@ __all__ = ["Session"]
 
 _TURN: Final = 10_000_000  # nanoseconds that the driver waits, after which Ctrl-C is seen
 _LAST: Final = 2.0  # seconds that the end of the process waits for work under way
-_opened: Final[list[Session]] = []
 
 
-class Session:
+class Session(DriverSession):
     """One device, opened by this process.
 
     Commands are handed over in the order of a timeline: the semaphore counts those that are over.
@@ -47,20 +36,12 @@ class Session:
         The functions.
     device, queue, timeline
         Of Vulkan.
-    facts : Mapping
-        What the driver says of the device.
     identity : str
         Driver and device, as a part of the key of compiled code.
     lock : lock
         Held by who hands commands over.
     submitted : int
         Value of the timeline once all that was handed over has happened.
-    pending : deque of Work
-        What may not have happened yet, oldest first.
-    texts : deque of (str, str)
-        What launches have printed, and complaints about it, until a wait shows them.
-    settling : lock
-        Held while the end of something is noted.
 
     Raises
     ------
@@ -69,23 +50,21 @@ class Session:
     """
 
     def __init__(self, name: str, called: str) -> None:
-        self.name = name
+        super().__init__(name, (VulkanError,))
         self.vk = vulkan()
         self.lost = ""  # why the device is gone
-        self._forked = self._closed = False
-        physical, facts = device_of(called)
-        self.facts: Mapping[str, Any] = facts
-        self.identity = code_identity(facts)
-        self.lock, self.settling = mutex(), mutex()
-        self.pending: deque[Work] = deque()
-        self.texts: deque[tuple[str, str]] = deque()
+        self._closed = False
+        physical, self.facts = device_of(called)
+        self.identity = code_identity(self.facts)
+        self.lock = mutex()
         self.submitted = self._reached = 0
         try:
             self._open(physical)
         except VulkanError as error:
             raise InitializationError(name, found=error, expected="a driver that opens it"
                                       ) from error  # fmt: skip
-        _opened.append(self)
+        self.opened()
+        atexit.register(self.close)
 
     def _open(self, physical: Any) -> None:
         vk, family = self.vk, self.facts["family"]
@@ -128,11 +107,7 @@ class Session:
         DeviceError
             If the device was lost.
         """
-        if self._forked:
-            raise SyncError(self.name, found="a process that was forked after the device was used",
-                            expected="the process that opened it",
-                            hint="start processes with the method spawn, or fork before the first "
-                            "use of the device")
+        super().check()
         if self._closed:
             raise SyncError(self.name, found="a process that ends", expected="one that runs")
         if self.lost:
@@ -144,39 +119,20 @@ class Session:
                            expected="a device that works",
                            hint="its memory is gone; new tensors open it again")
 
-    def translated(self, what: str, error: Exception, otherwise: type[WeftError]) -> WeftError:
-        """Return the error of Weft for what the driver has said.
+    def is_short(self, error: Exception) -> bool:
+        """Return whether the driver says that memory is short."""
+        return isinstance(error, VulkanError) and error.result in NO_MEMORY
 
-        Parameters
-        ----------
-        what : str
-            What was being done.
-        error : Exception
-            What was thrown.
-        otherwise : type
-            The error to make of it unless memory is short or the device lost.
-        """
-        if isinstance(error, WeftError):
-            return error
-        result = getattr(error, "result", 0)
-        if result == LOST:
+    def note_loss(self, error: Exception) -> bool:
+        """Return whether an error tells that the device is lost, which is noted then."""
+        is_lost = isinstance(error, VulkanError) and error.result == LOST
+        if is_lost:
             self.lost = self.lost or str(error)
-            return self.gone()
-        if result in NO_MEMORY:
-            return AllocationError(what, found=f"{self.name} has no memory left: {error}",
-                                   expected="memory for what is handed over",
-                                   hint="release tensors that are no longer needed")
-        return otherwise(what, found=f"{type(error).__name__}: {error} on {self.name}",
-                         expected="a driver that works",
-                         hint="tensors of other devices are as they were")
+        return is_lost
 
-    @contextmanager
-    def driving(self, what: str, otherwise: type[WeftError] = CopyError) -> Iterator[None]:
-        """Make what the driver says an error of Weft."""
-        try:
-            yield
-        except VulkanError as error:
-            raise self.translated(what, error, otherwise) from error
+    def translated(self, what: str, error: Exception, otherwise: type[WeftError]) -> WeftError:
+        """Return the error of Weft for what the driver has said; it may be the device's loss."""
+        return self.gone() if self.note_loss(error) else super().translated(what, error, otherwise)
 
     # ---- the timeline ----------------------------------------------------------------------------
 
@@ -194,8 +150,7 @@ class Session:
         try:
             self.vk.call("vkGetSemaphoreCounterValue", self.device, self.timeline, found)
         except VulkanError as error:
-            if error.result == LOST:
-                self.lost = self.lost or str(error)
+            self.note_loss(error)
             raise
         self._reached = max(self._reached, found[0])
         return value <= self._reached
@@ -214,18 +169,6 @@ class Session:
             self.check()
             self.pause(value, _TURN)
 
-    def sweep(self) -> None:
-        """Forget what is over by now."""
-        pending = self.pending
-        while pending:
-            try:
-                work = pending[0]
-                if not work.is_over():
-                    return
-                pending.remove(work)
-            except (IndexError, ValueError):  # another thread has removed it
-                continue
-
     # ---- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -243,21 +186,3 @@ class Session:
                 self.vk.call("vkDeviceWaitIdle", self.device)
             except VulkanError:  # it was lost: there is nothing to wait for
                 return
-
-    def lose(self) -> None:
-        """Make the device unusable in a forked child."""
-        self._forked = True
-
-
-def _forget() -> None:
-    for session in _opened:
-        session.lose()
-
-
-def _close() -> None:
-    for session in _opened:
-        session.close()
-
-
-in_child(_forget)
-atexit.register(_close)

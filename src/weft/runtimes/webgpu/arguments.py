@@ -69,7 +69,7 @@ def bound_by(program: WebGPUProgram, views: Sequence[View]) -> Bound:
     LaunchError
         If what lies in one buffer, or what has to be copied, is more than a binding holds.
     """
-    session, header = program.session, program.header
+    session, header = program.session, program.wgsl
     align, most = int(session.facts["alignment"]), int(session.facts["max_binding"])
     members: dict[int, list[int]] = {}
     for k, view in enumerate(views):
@@ -127,7 +127,7 @@ def _span(program: WebGPUProgram, views: Sequence[View], ks: Sequence[int],
     begin = min(views[k].offset for k in ks) // align * align
     ends = []
     for k in ks:
-        memory = program.header.memories[k]
+        memory = program.wgsl.memories[k]
         count = memory.elements
         ends.append(views[k].offset + count * memory.nbytes if count else whole)
     return begin, min(max(-(-max(ends) // _WORD) * _WORD, begin + _WORD), whole)

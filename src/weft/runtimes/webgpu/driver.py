@@ -7,22 +7,16 @@ adapter with no more than the limits that every device of WebGPU has, as pages o
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
-from weft.errors import (
-    AllocationError,
-    EnumerationError,
-    InitializationError,
-    LibraryNotFoundError,
-    WeftError,
-)
+from weft.errors import EnumerationError, LibraryNotFoundError
 from weft.imports import importing
+from weft.runtimes.launches.naming import absence, device_called, distinct, first_word
 
-__all__ = ["INSTALL", "LEAST", "POOR", "adapters", "describe", "limits", "probe", "translated",
+__all__ = ["INSTALL", "LEAST", "POOR", "adapters", "describe", "limits", "probe", "tried",
            "wgpu"]  # fmt: skip
 
 INSTALL: Final = "pip install weft[webgpu]"
@@ -99,14 +93,8 @@ def adapters() -> list[tuple[str, Any]]:
     except Exception as error:
         raise EnumerationError("webgpu", found=error, expected="a list of adapters") from error
     found.sort(key=lambda a: _rank(str(a.info["adapter_type"])))
-    named: list[tuple[str, Any]] = []
-    for adapter in found:
-        base = name = _short_name(str(adapter.info["device"]))
-        number = 0
-        while name in (POOR, *(n for n, _ in named)):
-            number += 1
-            name = f"{base}_{number}"
-        named.append((name, adapter))
+    names = distinct((first_word(str(a.info["device"])) for a in found), [POOR])
+    named = list(zip(names, found, strict=True))
     return named + [(POOR, adapter) for _, adapter in named[:1]]
 
 
@@ -128,18 +116,6 @@ def _without_layer() -> Iterator[None]:
 
 def _rank(kind: str) -> int:
     return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
-
-
-def _short_name(device: str) -> str:
-    """Return what an adapter is called in names of devices.
-
-    Examples
-    --------
-    >>> _short_name("llvmpipe (LLVM 15.0.6, 256 bits)"), _short_name("NVIDIA H200")
-    ('llvmpipe', 'nvidia')
-    """
-    words = re.split(r"[^a-z0-9_]+", re.sub(r"\((r|tm|c)\)", "", device.lower()))
-    return next((w for w in words if re.fullmatch(r"[a-z][a-z0-9_]*", w)), "other")
 
 
 def limits(adapter: Any, poor: bool) -> dict[str, int]:
@@ -168,18 +144,26 @@ def max_turns(adapter: Any) -> int:
 
     Some drivers end a loop after so many, and say nothing; it is tried.
     """
-    module = wgpu()
     device = adapter.request_device_sync(label="weft probe")
+    given = _TURNS.to_bytes(4, "little") + bytes(12)
+    found = int.from_bytes(tried(device, _COUNT, "count", given)[4:8], "little")
+    return found if found < _TURNS else 0
+
+
+def tried(device: Any, text: str, entry: str, given: bytes) -> bytes:
+    """Return what a kernel of one work-item makes of the bytes of its only array."""
+    module = wgpu()
     usage, stage = module.BufferUsage, module.ShaderStage.COMPUTE
-    block = device.create_buffer(size=16, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
-    device.queue.write_buffer(block, 0, _TURNS.to_bytes(4, "little") + bytes(12))
+    block = device.create_buffer(size=len(given),
+                                 usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
+    device.queue.write_buffer(block, 0, given)
     layout = device.create_bind_group_layout(entries=[
         {"binding": 0, "visibility": stage, "buffer": {"type": "storage"}}])
     pipeline = device.create_compute_pipeline(
         layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
-        compute={"module": device.create_shader_module(code=_COUNT), "entry_point": "count"})
+        compute={"module": device.create_shader_module(code=text), "entry_point": entry})
     group = device.create_bind_group(layout=layout, entries=[
-        {"binding": 0, "resource": {"buffer": block, "offset": 0, "size": 16}}])
+        {"binding": 0, "resource": {"buffer": block, "offset": 0, "size": len(given)}}])
     encoder = device.create_command_encoder()
     run = encoder.begin_compute_pass()
     run.set_bind_group(0, group)
@@ -187,8 +171,7 @@ def max_turns(adapter: Any) -> int:
     run.dispatch_workgroups(1)
     run.end()
     device.queue.submit([encoder.finish()])
-    found = int.from_bytes(bytes(device.queue.read_buffer(block, 4, 4)), "little")
-    return found if found < _TURNS else 0
+    return bytes(device.queue.read_buffer(block))
 
 
 def probe() -> str | list[dict[str, object]]:
@@ -199,9 +182,7 @@ def probe() -> str | list[dict[str, object]]:
     try:
         found = adapters()
     except LibraryNotFoundError as error:
-        cause = error.__cause__
-        return ("the package wgpu is not installed" if isinstance(cause, ModuleNotFoundError)
-                else f"wgpu does not load: {cause}") + f" ({INSTALL})"
+        return absence(error, "wgpu", INSTALL)
     if not found:
         return _NO_ADAPTER
     answers: list[dict[str, object]] = []
@@ -222,34 +203,5 @@ def adapter_of(called: str) -> Any:
     InitializationError
         If there is none in this process.
     """
-    found = adapters()
-    for name, adapter in found:
-        if name == called:
-            return adapter
-    raise InitializationError("webgpu", found=f"{[name for name, _ in found]} in this process",
-                              expected=f"{called}, as the probe has found")
-
-
-def translated(device: str, what: str, error: Exception, otherwise: type[WeftError]) -> WeftError:
-    """Return the error of Weft for what wgpu threw.
-
-    Parameters
-    ----------
-    device : str
-        The device.
-    what : str
-        What was being done.
-    error : Exception
-        What was thrown.
-    otherwise : type
-        The error to make of it unless memory is short.
-    """
-    if isinstance(error, WeftError):
-        return error
-    if type(error).__name__ == "GPUOutOfMemoryError":
-        return AllocationError(what, found=f"{device} has no memory left: {error}",
-                               expected="memory for what is enqueued",
-                               hint="release tensors that are no longer needed")
-    return otherwise(what, found=f"{type(error).__name__}: {error} on {device}",
-                     expected="a driver that works",
-                     hint="tensors of other devices are as they were")
+    (adapter,) = device_called("webgpu", called, adapters())
+    return adapter

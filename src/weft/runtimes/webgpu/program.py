@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.errors import CompileError
-from weft.locks import mutex
 from weft.runtimes.base import Loadable
-from weft.runtimes.webgpu.bindings import WGSLHeader, header_of, module
+from weft.runtimes.launches.programs import DriverProgram, DriverPrograms
+from weft.runtimes.webgpu.bindings import header_of, module
 
 if TYPE_CHECKING:
     from weft.runtimes.webgpu.session import Session
@@ -17,7 +16,6 @@ __all__ = ["MOST_SCRATCH", "Built", "Programs", "WebGPUProgram"]
 
 MOST_SCRATCH: Final = 64 << 20  # bytes of scratch memory of a launch
 _SAID: Final = 4000  # characters of a driver's words in an error
-_KEPT: Final = 128  # images that stay loaded
 _GROUPS: Final = 1024  # work-groups of a launch that says nothing of their number
 
 
@@ -37,44 +35,23 @@ class _Image:
         self.modules: dict[tuple[int, ...], Any] = {}
 
 
-class WebGPUProgram:
+class WebGPUProgram(DriverProgram):
     """A kernel on a device.
 
     Attributes
     ----------
-    name : str
-        Of the kernel.
-    header : WGSLHeader
-        What its image says.
-    counts : tuple of int
-        Work-groups that each entry is launched with.
-    scratch : int
-        Bytes of scratch memory of a launch.
+    wgsl : WGSLHeader
+        What its image says of bindings.
     """
 
-    __slots__ = ("_image", "counts", "header", "name", "nbuffers", "nvariables", "scratch",
-                 "session")  # fmt: skip
+    __slots__ = ("_image", "wgsl")
+
+    session: Session
 
     def __init__(self, session: Session, code: Loadable, image: _Image) -> None:
-        self.session, self.name, self._image = session, code.name, image
-        self.nbuffers, self.nvariables = code.nbuffers, len(code.variables)
-        self.header: WGSLHeader = image.header
-        launch = self.header.launch
-        most = int(session.facts["max_groups"])
-        counts = []
-        for entry in launch.entries:
-            count = min(entry.groups or _GROUPS, most)
-            if launch.own:
-                count = min(count, (MOST_SCRATCH - launch.shared) // (launch.own * entry.items))
-            counts.append(max(count, 1))
-        self.counts = tuple(counts)
-        items = max(n * e.items for n, e in zip(counts, launch.entries, strict=True))
-        self.scratch = launch.shared + launch.own * items
-
-    @property
-    def may_fail(self) -> bool:
-        """Whether a launch may fail, be it by the driver alone."""
-        return self.header.launch.fails
+        self._image, self.wgsl = image, image.header
+        super().__init__(session, code, self.wgsl.launch, _GROUPS,
+                         int(session.facts["max_groups"]), MOST_SCRATCH)  # fmt: skip
 
     def built(self, groups: tuple[int, ...]) -> Built:
         """Return pipelines for arrays that share bindings as `groups` say.
@@ -94,7 +71,7 @@ class WebGPUProgram:
         found = self._image.modules.get(groups)
         if found is not None:
             return found
-        text = module(self._image.text, self.header, groups)
+        text = module(self._image.text, self.wgsl, groups)
         session = self.session
         try:
             found = session.device.create_shader_module(label=self.name, code=text)
@@ -109,7 +86,7 @@ class WebGPUProgram:
                             expected="WGSL without extensions")
 
     def _build(self, groups: tuple[int, ...]) -> Built:
-        session, header = self.session, self.header
+        session, header = self.session, self.wgsl
         bound = header.bindings(groups)
         shaders = self.compiled(groups)
         device, stage = session.device, session.wgpu.ShaderStage.COMPUTE
@@ -129,40 +106,31 @@ class WebGPUProgram:
         return Built(layout, pipelines)
 
 
-class Programs:
-    """The programs of a device; those used last stay loaded."""
+class Programs(DriverPrograms):
+    """The programs of a device."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._session = session
-        self._lock = mutex()
-        self._kept: OrderedDict[bytes, _Image] = OrderedDict()
 
-    def load(self, code: Loadable) -> WebGPUProgram:
-        """Return a kernel ready to be launched.
+    def built(self, name: str, image: bytes) -> _Image:
+        """Return an image, of which nothing is built yet."""
+        return _Image(name, image)
+
+    def program(self, code: Loadable, built: _Image) -> WebGPUProgram:
+        """Return a program of an image.
 
         Raises
         ------
         CompileError
-            If the image is not what its first line says, or the driver refuses its text.
+            If the image has other arguments, or the driver refuses its text.
         """
-        self._session.check()
-        image = bytes(code.image)
-        with self._lock:
-            held = self._kept.get(image)
-            if held is not None:
-                self._kept.move_to_end(image)
-        if held is None:
-            held = _Image(code.name, image)
-            with self._lock:
-                held = self._kept.setdefault(image, held)
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
         given = (code.nbuffers, len(code.variables))
-        said = (len(held.header.memories), len(held.header.variables))
+        said = (len(built.header.memories), len(built.header.variables))
         if given != said:
             raise CompileError(code.name, found=f"an image of {said[0]} arrays and {said[1]} "
                                "variables", expected=f"{given[0]} and {given[1]}")
-        program = WebGPUProgram(self._session, code, held)
-        if not held.modules:  # what is wrong with the text is said here
+        program = WebGPUProgram(self._session, code, built)
+        if not built.modules:  # what is wrong with the text is said here
             program.compiled((0,) * code.nbuffers)
         return program

@@ -18,10 +18,8 @@ from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops import contraction, join
 from weft.tensors.ops.movement import ints
 
-__all__ = [
-    "broadcast_arrays", "broadcast_shapes", "broadcast_tensors", "cat", "concat", "concatenate",
-    "einsum", "hstack", "meshgrid", "stack", "vstack",
-]  # fmt: skip
+__all__ = ["broadcast_arrays", "broadcast_shapes", "broadcast_tensors", "cat", "concat",
+           "concatenate", "einsum", "hstack", "meshgrid", "stack", "vstack"]  # fmt: skip
 
 
 def _operand(value: Any) -> Tensor:

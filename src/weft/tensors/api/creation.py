@@ -27,10 +27,8 @@ from weft.tensors.core.tensor_value import Scalar, adopt
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.movement import ints
 
-__all__ = [
-    "as_tensor", "asarray", "empty", "empty_like", "from_dlpack", "from_numpy", "full",
-    "full_like", "ones", "ones_like", "tensor", "zeros", "zeros_like",
-]  # fmt: skip
+__all__ = ["as_tensor", "asarray", "empty", "empty_like", "from_dlpack", "from_numpy", "full",
+           "full_like", "ones", "ones_like", "tensor", "zeros", "zeros_like"]  # fmt: skip
 
 
 def finished(node: Node, requires_grad: bool, place: str = "") -> Tensor:

@@ -17,11 +17,9 @@ from weft.tensors.api.tensor import Tensor
 from weft.tensors.core.arguments import items_of
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = [
-    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cartesian_prod", "column_stack",
-    "cumulative_sum", "dstack", "expand_dims", "matrix_transpose", "repeat", "row_stack",
-    "take_along_axis", "unstack", "vecdot", "where",
-]  # fmt: skip
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cartesian_prod",
+           "column_stack", "cumulative_sum", "dstack", "expand_dims", "matrix_transpose",
+           "repeat", "row_stack", "take_along_axis", "unstack", "vecdot", "where"]  # fmt: skip
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:

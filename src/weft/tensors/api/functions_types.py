@@ -14,10 +14,8 @@ from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.tensor_value import realize_all
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = [
-    "allclose", "astype", "can_cast", "equal", "is_tensor", "isdtype", "numel", "promote_types",
-    "realize", "result_type",
-]  # fmt: skip
+__all__ = ["allclose", "astype", "can_cast", "equal", "is_tensor", "isdtype", "numel",
+           "promote_types", "realize", "result_type"]  # fmt: skip
 
 
 def astype(x: Any, dtype: object, *, copy: bool = True) -> Tensor:

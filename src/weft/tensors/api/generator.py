@@ -30,10 +30,8 @@ from weft.tensors.core.tensor_value import Scalar
 from weft.tensors.core.thread_state import state
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = [
-    "Generator", "default_generator", "initial_seed", "integers", "manual_seed", "normal_numbers",
-    "permutation", "stream_of", "uniform_numbers",
-]  # fmt: skip
+__all__ = ["Generator", "default_generator", "initial_seed", "integers", "manual_seed",
+           "normal_numbers", "permutation", "stream_of", "uniform_numbers"]  # fmt: skip
 
 _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)

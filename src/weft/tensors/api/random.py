@@ -30,11 +30,9 @@ from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.movement import ints
 
-__all__ = [
-    "Generator", "bernoulli", "dropout", "initial_seed", "manual_seed",
-    "multinomial", "normal", "rand", "rand_like", "randint", "randint_like", "randn",
-    "randn_like", "randperm", "uniform",
-]  # fmt: skip
+__all__ = ["Generator", "bernoulli", "dropout", "initial_seed", "manual_seed", "multinomial",
+           "normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
+           "randperm", "uniform"]  # fmt: skip
 
 
 def _prepare(size: tuple[Any, ...], dtype: object, device: object, name: str

@@ -20,9 +20,7 @@ from weft.tensors.core.arguments import count_of, number, place_of
 from weft.tensors.core.tensor_value import Scalar
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = [
-    "arange", "eye", "linspace", "logspace", "tril_indices", "triu_indices",
-]  # fmt: skip
+__all__ = ["arange", "eye", "linspace", "logspace", "tril_indices", "triu_indices"]
 
 _PLACES: Final = 1 << 24  # what triangle indices are picked from
 

@@ -15,9 +15,7 @@ from weft.tensors.api.tensor import Tensor
 from weft.tensors.core.arguments import check_rank, check_tensor, count_of, number
 from weft.tensors.ops.contraction import as_pair
 
-__all__ = [
-    "channel_shuffle", "fold", "interpolate", "pixel_shuffle", "pixel_unshuffle", "unfold",
-]  # fmt: skip
+__all__ = ["channel_shuffle", "fold", "interpolate", "pixel_shuffle", "pixel_unshuffle", "unfold"]
 
 _LINEAR: Final = {"linear": 1, "bilinear": 2, "trilinear": 3}  # by their number of axes
 _MODES: Final = ("nearest", "nearest-exact", "area", "bicubic", *_LINEAR)

@@ -17,10 +17,8 @@ from weft.ir.node import HOST, Node
 from weft.tensors.core.devices import AUTO, get_default_device
 from weft.tensors.core.lazy_tensor import TensorCore
 
-__all__ = [
-    "check_rank", "check_tensor", "choice", "computes", "count_of", "describe", "items_of",
-    "number", "place_of",
-]  # fmt: skip
+__all__ = ["check_rank", "check_tensor", "choice", "computes", "count_of", "describe", "items_of",
+           "number", "place_of"]  # fmt: skip
 
 T = TypeVar("T", bound=TensorCore)
 

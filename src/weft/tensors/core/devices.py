@@ -20,18 +20,8 @@ from weft.ir import infer
 from weft.ir.node import HOST, Node
 from weft.ir.op import storage_only
 
-__all__ = [
-    "AUTO",
-    "devices",
-    "get_default_device",
-    "is_available",
-    "moved",
-    "on_device_of",
-    "place_for",
-    "set_default_device",
-    "synchronize",
-    "together",
-]  # fmt: skip
+__all__ = ["AUTO", "devices", "get_default_device", "is_available", "moved", "on_device_of",
+           "place_for", "set_default_device", "synchronize", "together"]  # fmt: skip
 
 _NOMINAL: Final = 1e9  # operations of the work that a default device is chosen for
 AUTO: Final = "auto"  # in place of a device: whichever is best for the work

@@ -27,10 +27,8 @@ from weft.tensors.core.thread_state import state
 from weft.tensors.core.write_lock import changing
 from weft.weak import Living, WeakTable
 
-__all__ = [
-    "Scalar", "TensorValue", "adopt", "flat_leaf", "flush_readers", "leaves",
-    "realize_all", "show_memory",
-]  # fmt: skip
+__all__ = ["Scalar", "TensorValue", "adopt", "flat_leaf", "flush_readers", "leaves",
+           "realize_all", "show_memory"]  # fmt: skip
 
 Scalar = bool | int | float
 _new: Final[Callable[[type], Any]] = object.__new__

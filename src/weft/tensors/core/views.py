@@ -25,11 +25,9 @@ from weft.tensors.core.layouts import Layout, reshaped
 from weft.tensors.core.source_positions import stamp
 from weft.tensors.core.thread_state import state
 
-__all__ = [
-    "Bits", "Detach", "Diagonal", "Expand", "Permute", "Picked", "Reshape", "Slice", "Step",
-    "Strided", "Windows", "detached", "distinct", "fixed", "recorded_of",
-    "steps_to", "strided",
-]  # fmt: skip
+__all__ = ["Bits", "Detach", "Diagonal", "Expand", "Permute", "Picked", "Reshape", "Slice",
+           "Step", "Strided", "Windows", "detached", "distinct", "fixed", "recorded_of",
+           "steps_to", "strided"]  # fmt: skip
 
 
 serials: Final = itertools.count()  # of nodes that stand for one tensor's value alone

@@ -9,11 +9,9 @@ import numpy as np
 from weft.compat.arrays import DeviceArray, device_array_like, to_device
 from weft.errors import LaunchError
 
-__all__ = [
-    "DeviceArray", "DeviceNDArray", "DeviceNDArrayBase", "DeviceRecord", "ManagedNDArray",
-    "MappedNDArray", "array_core", "auto_device", "from_array_like", "from_record_like",
-    "is_contiguous", "is_cuda_ndarray", "verify_cuda_ndarray_interface",
-]  # fmt: skip
+__all__ = ["DeviceArray", "DeviceNDArray", "DeviceNDArrayBase", "DeviceRecord", "ManagedNDArray",
+           "MappedNDArray", "array_core", "auto_device", "from_array_like", "from_record_like",
+           "is_contiguous", "is_cuda_ndarray", "verify_cuda_ndarray_interface"]  # fmt: skip
 
 DeviceNDArray = DeviceNDArrayBase = ManagedNDArray = MappedNDArray = DeviceArray
 from_array_like = from_record_like = device_array_like

@@ -19,10 +19,8 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.runtimes.native.common.emitter import Module, Value
 
-__all__ = [
-    "BODY", "FAILURE", "NULL", "Array", "Param", "Scalar", "Struct", "Word", "bare_type", "c_type",
-    "core_module", "frame", "is_native", "passed", "words_of",
-]  # fmt: skip
+__all__ = ["BODY", "FAILURE", "NULL", "Array", "Param", "Scalar", "Struct", "Word", "bare_type",
+           "c_type", "core_module", "frame", "is_native", "passed", "words_of"]  # fmt: skip
 
 FAILURE: Final = "{ i32, i32, i32, i32, i64, i64 }"  # code, -, check, -, value, bound
 NULL: Final = -1  # what the function returns for an address that is 0

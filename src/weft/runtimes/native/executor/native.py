@@ -19,20 +19,8 @@ from weft.runtimes.native.executor.native_ir import CONTEXT, GROUP, STEP_WORDS, 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library
 
-__all__ = [
-    "INT64_OF",
-    "SYMBOLS",
-    "BufferRef",
-    "CopyStep",
-    "Executor",
-    "FillStep",
-    "KernelStep",
-    "NativePlan",
-    "Step",
-    "VariableRef",
-    "imports",
-    "source",
-]
+__all__ = ["INT64_OF", "SYMBOLS", "BufferRef", "CopyStep", "Executor", "FillStep", "KernelStep",
+           "NativePlan", "Step", "VariableRef", "imports", "source"]  # fmt: skip
 
 Failure = tuple[int, int, int, int, int]
 
