@@ -71,6 +71,8 @@ class Work(ABC):
 
     __slots__ = ("begun", "error", "failure", "home", "over")
 
+    order: object = None  # of queues that keep it, see `Event.order`
+
     def __init__(self, home: Home, begun: int) -> None:
         self.home, self.begun = home, begun
         self.over = False
@@ -157,11 +159,12 @@ class Work(ABC):
 class WorkEvent(Event):
     """An event of commands of one device."""
 
-    __slots__ = ("work",)
+    __slots__ = ("order", "work")
 
     def __init__(self, device: str, work: Work) -> None:
         super().__init__(device)
         self.work = work
+        self.order = work.order
 
     @property
     def done(self) -> bool:

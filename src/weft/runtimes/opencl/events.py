@@ -57,12 +57,12 @@ class OpenCLWork(Work):
         Which tells a failure of a launch once ``end`` has happened.
     """
 
-    __slots__ = ("_record", "end", "first", "last", "session")
+    __slots__ = ("_record", "end", "first", "last", "order", "session")
 
     def __init__(self, session: OpenCLHome, begun: int, first: Any, last: Any, end: Any,
                  record: Record | None = None) -> None:  # fmt: skip
         super().__init__(session, begun)
-        self.session = session
+        self.session = self.order = session  # which has one queue, in order
         self.first, self.last, self.end, self._record = first, last, end, record
 
     def has_ended(self) -> bool:

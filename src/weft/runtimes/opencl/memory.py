@@ -28,7 +28,7 @@ class Blocks:
     """
 
     def __init__(self, session: Session, queue: OpenCLQueue) -> None:
-        self._session, self._queue = session, queue
+        self._session, self._queue, self.order = session, queue, queue.order
         self._largest = int(str(session.facts["max_alloc"]))
 
     def take(self, nbytes: int) -> Any:

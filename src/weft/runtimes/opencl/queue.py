@@ -34,7 +34,7 @@ class OpenCLQueue(CheckedQueue):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.name)
-        self._session = session
+        self._session = self.order = session
         self._lock = mutex()  # of kernels' arguments, and the order of what is handed over
         self._scratch: Any = None
         self._scratch_size = 0
@@ -176,10 +176,11 @@ class OpenCLQueue(CheckedQueue):
         SyncError
             If the driver fails.
         """
-        self._session.check()
-        with self._driving(f"wait for {self.device}", SyncError):
-            work = self.submit(self._marker(None))
-        work.wait()
+        session = self._session
+        session.check()
+        for work in list(session.pending):
+            work.wait()
+        session.sweep()
 
     def flush(self) -> None:
         """Have the driver begin with what it was given."""
