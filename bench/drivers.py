@@ -30,6 +30,7 @@ import numpy as np  # noqa: E402 - the threads are set before
 import pyopencl as cl  # noqa: E402
 
 import weft  # noqa: E402
+from weft import gpu  # noqa: E402
 from weft.capture import usage as policy  # noqa: E402
 from weft.driver.context import context  # noqa: E402
 from weft.driver.plans.device_graph import CompiledOnDevices  # noqa: E402
@@ -174,6 +175,14 @@ def normal(*shape):
     return rng.standard_normal(shape, dtype=np.float32)
 
 
+@weft.kernel
+def increment(x, y):
+    """Add one to each element."""
+    i = gpu.grid(1)
+    if i < x.size:
+        y[i] = x[i] + 1
+
+
 def products(device, hand):
     """Time products beside the kernel by hand."""
     several = weft.jit(lambda a, b: a @ b)
@@ -254,6 +263,11 @@ def launches(device, hand):
     row(device, "launch by the queue", lambda: burst(
         lambda: queue.launch(program, buffers), queue.synchronize),
         lambda: burst(by_hand, hand.queue.finish), 1.25, True, CALLS)  # fmt: skip
+    out, launch = weft.from_numpy(x).to(device).realize(), increment[8, 8]
+    launch(t, out)
+    near(out.numpy(), x + 1)
+    row(device, "kernel[8, 8](x, y), which waits", lambda: launch(t, out),
+        lambda: by_hand().wait(), None, True)
     row(device, "eager x + 1, and a wait", lambda: ((t + 1).realize(), done()),
         lambda: by_hand().wait(), None, True)
 
