@@ -97,3 +97,16 @@ def test_float32_is_rounded_correctly_where_the_driver_must_be_asked():
     assert header(text_of(kernel))["options"] == []
     asked = text_of(kernel, TARGET.replace(features=("+rounded",)))
     assert header(asked)["options"] == ["-cl-fp32-correctly-rounded-divide-sqrt"]
+
+
+def test_a_mask_of_all_lanes_is_a_whole_vector():
+    def emit(b):
+        zero, value = b.const(0, dt.int64), b.value("v", dt.int64, 4)
+        steps = b.compute(Op.RAMP, dt.int64, 4, (zero,))
+        mask = b.compute(Op.LT, dt.bool_, 4, (steps, b.const(3, dt.int64, 4)))
+        b.emit(li.LoadInst(value, INT, zero, mask))
+        b.emit(li.StoreInst(INT, zero, value, mask))
+
+    text = text_of(built(emit, INT))
+    assert "if (all(__builtin_astype(m, long4))) return load_i64x4(p);" in text
+    assert "if (all(__builtin_astype(m, long4))) {\n    store_i64x4(p, x);" in text

@@ -16,7 +16,7 @@ import numpy as np
 from weft.capture import recapture
 from weft.capture.captured_graph import Entry, Packs, capturing
 from weft.capture.captured_values import Argument, Overlap, argument_of
-from weft.capture.jit import MOST_TRIES, Jitted
+from weft.capture.jit import MOST_TRIES, Jitted, key_of
 from weft.capture.pytree import flatten, is_array, numbers_of
 from weft.capture.runtime_sizes import Pattern, Resized
 from weft.capture.symbolic import DynamicEntry
@@ -108,7 +108,7 @@ class DynamicJitted(Jitted[P, R]):
             self._prepare(ready, args, kwargs, arrays)
         if simple and all(b.on_host for b in inputs):
             dtypes = tuple([a.dtype for a in args])
-            self._remember((tuple([a.shape for a in args]), dtypes, state.grad), ready)
+            self._remember(key_of(args, inputs), ready)
             if len(given) == len(args):
                 shapes: tuple[tuple[Any, ...], ...] = tuple([a.shape for a in symbolic])
                 bounds = {d.attr.name: (d.attr.min, d.attr.max)

@@ -51,10 +51,11 @@ if TYPE_CHECKING:
     from weft.capture.runtime_sizes import Pattern, Resized, SizeFamily
     from weft.capture.symbolic import DynamicEntry
 
-__all__ = ["MOST_TRIES", "Jitted"]
+__all__ = ["MOST_TRIES", "Jitted", "key_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Spec = tuple[tuple[int, ...], DType, str | None]  # of an argument, as in `key_of`
 MOST_TRIES: Final = 8  # calls of a signature in Python that may give it a native dispatch
 _ALL: Final = range(1 << 62)  # positions of numbers
 _MOST_SIGNATURES: Final = 256  # captures of a function that are kept: those used lately
@@ -63,6 +64,12 @@ _MOST_SIGNATURES: Final = 256  # captures of a function that are kept: those use
 def _is_tracked(path: Sequence[views.Step]) -> bool:
     """Whether a view has a place of its own in the autograd graph, and gradients there."""
     return any(isinstance(step, views.Detach) and step.is_tracked for step in path)
+
+
+def key_of(tensors: Sequence[Any], buffers: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what a call with tensors is known by: shapes, types, devices if not the host's."""
+    return (tuple([t.shape for t in tensors]), tuple([t.dtype for t in tensors]),
+            tuple([None if b.on_host else b.device for b in buffers]), state.grad)
 
 
 def _counted(entry: Entry, inputs: list[Any], tensors: Sequence[TensorCore]) -> Any:
@@ -106,8 +113,8 @@ class Jitted(Generic[P, R]):
         self._static, self._dynamic = static, dynamic
         # Tensors that the function knows both as arguments and by itself, and changes.
         self._joined: dict[int, weakref.ref[TensorCore]] = {}
-        # What the first check of a call compares: (shape, dtype) of each argument, gradient mode.
-        self._fast: tuple[tuple[tuple[tuple[int, ...], DType], ...], Entry, bool] | None = None
+        # What the first check of a call compares: of each argument, and the gradient mode.
+        self._fast: tuple[tuple[Spec, ...], Entry, bool] | None = None
         self._ready: dict[Hashable, Entry] = {}  # what was in `_fast` once, by its key
         self._last_sized: Resized | None = None
         functools.update_wrapper(self, function)
@@ -147,10 +154,10 @@ class Jitted(Generic[P, R]):
                 for arg in args:
                     if type(arg) is not Tensor or arg._requires_grad or arg._base is not None:
                         break
-                    shape, dtype = specs[len(inputs)]
+                    shape, dtype, home = specs[len(inputs)]
                     buffer = arg._buffer
                     if (buffer is None or arg.dtype is not dtype or arg.shape != shape
-                            or not buffer.on_host):  # fmt: skip
+                            or not (buffer.on_host if home is None else buffer.device == home)):
                         break
                     inputs.append(buffer)
                 else:
@@ -178,13 +185,12 @@ class Jitted(Generic[P, R]):
         """Put what serves a call with tensors in the first place; whether it is known."""
         if state.capture is not None or not all(
                 type(a) is Tensor and a._buffer is not None and a._base is None
-                and a._buffer.on_host and not a._requires_grad for a in args):
+                and not a._requires_grad for a in args):
             return False
-        shapes, dtypes = tuple([a.shape for a in args]), tuple([a.dtype for a in args])
-        key = shapes, dtypes, state.grad
+        key = key_of(args, [a._buffer for a in args])
         entry = self._ready.get(key)
-        if entry is None and self._last_sized is not None:
-            entry = self._last_sized.at(*key)
+        if entry is None and self._last_sized is not None and not any(key[2]):
+            entry = self._last_sized.at(key[0], key[1], state.grad)
         if entry is None or (self._fast is not None and entry is self._fast[1]):
             return False
         self._remember(key, entry)
@@ -192,11 +198,11 @@ class Jitted(Generic[P, R]):
 
     def _remember(self, key: tuple[Any, ...], entry: Entry) -> None:
         """Have the next call of these shapes and types found at once."""
-        shapes, dtypes, grad = key
+        *specs, grad = key
         if len(self._ready) >= _MOST_SIGNATURES:
             self._ready.clear()
         self._ready[key] = entry
-        self._fast = tuple(zip(shapes, dtypes, strict=True)), entry, grad
+        self._fast = tuple(zip(*specs, strict=True)), entry, grad
 
     def _prepare(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any],
                  arrays: Sequence[Any]) -> None:  # fmt: skip
@@ -266,9 +272,8 @@ class Jitted(Generic[P, R]):
         self._fast, after = None, entry.after
         if places is None and not kwargs and len(args) == len(arguments) and all(
             type(a) is Tensor and a._base is None and not a._requires_grad for a in args
-        ) and all(a.buffer.on_host for a in arguments):
-            shapes, dtypes = ([a.shape for a in arguments], [a.dtype for a in arguments])
-            self._remember((tuple(shapes), tuple(dtypes), state.grad), entry)
+        ):
+            self._remember(key_of(args, inputs), entry)
         if after is None:
             return cast(R, entry.run(inputs, tensors, scalars))
         entry.after = None  # it knows the arguments

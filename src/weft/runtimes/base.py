@@ -6,8 +6,7 @@ implements `Device`, `Pool`, `Queue` and `Event`; `weft.runtimes.memory.device_p
 memory that this process cannot address, and `weft.runtimes.executor` runs plans over the protocols.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from weft.errors import DeviceError, HandleError, WeftError
@@ -38,9 +37,17 @@ class Event:
 
     An event may stand in one wait list, which consumes it; using it again is a `HandleError`.
     The base class is the event of a device that finishes its work before it returns.
+
+    Attributes
+    ----------
+    order : object
+        What a queue that keeps the order of its work has in common with its events
+        (``queue.order``), else None.
     """
 
     __slots__ = ("_consumed", "device")
+
+    order: Any = None
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -50,6 +57,10 @@ class Event:
     def done(self) -> bool:
         """Whether it has happened; never waits."""
         return True
+
+    def precedes(self, order: object) -> bool:
+        """Whether what a queue of such an order is given from now on happens later anyway."""
+        return (order is not None and order is self.order) or self.done
 
     def wait(self) -> None:
         """Block until it has happened."""
@@ -89,23 +100,28 @@ def consume(events: Iterable[Event], device: str) -> None:
         event.wait()
 
 
-@contextmanager
-def driving(device: str, error: type[DeviceError] = DeviceError) -> Iterator[None]:
-    """Make what a driver throws an error of its device.
+class driving:
+    """Makes what a driver throws an error of its device, in a ``with`` statement.
 
     Raises
     ------
     DeviceError
         Of the type `error`, for whatever is no error of Weft and no interrupt.
     """
-    try:
-        yield
-    except WeftError:
-        raise
-    except Exception as wrong:
-        raise error(device, found=f"{type(wrong).__name__}: {wrong}",
-                    expected="a driver that works",
-                    hint="tensors of other devices are as they were") from wrong
+
+    __slots__ = ("_device", "_error")
+
+    def __init__(self, device: str, error: type[DeviceError] = DeviceError) -> None:
+        self._device, self._error = device, error
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, wrong: BaseException | None, trace: object) -> None:
+        if isinstance(wrong, Exception) and not isinstance(wrong, WeftError):
+            raise self._error(self._device, found=f"{type(wrong).__name__}: {wrong}",
+                              expected="a driver that works",
+                              hint="tensors of other devices are as they were") from wrong
 
 
 class Memory(Protocol):

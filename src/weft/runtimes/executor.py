@@ -66,7 +66,7 @@ class _Uses:
         if writes:
             self.write, self.reads = done, []
         else:
-            self.reads = [r for r in self.reads if not r.event.done]
+            self.reads = [r for r in self.reads if not r.event.precedes(done.event.order)]
             self.reads.append(done)
 
 
@@ -288,8 +288,9 @@ class Execution:
         found = {id(d.event): d.event for d in self._before(touched)
                  if d.queue is not queue and not d.event.done}
         events = [e.share() for e in found.values()]
+        order = getattr(queue, "order", None)
         for place, _ in touched:  # what earlier plans have begun
-            events += [e.share() for e in self._earlier.get(place, ()) if not e.done]
+            events += [e.share() for e in self._earlier.get(place, ()) if not e.precedes(order)]
         return events
 
     def _note(self, queue: Any, event: Event, touched: Sequence[tuple[Place, bool]]) -> None:

@@ -164,6 +164,20 @@ def test_launches_in_captured_functions(place, rng):
         np.testing.assert_array_equal(found.numpy(), np.where(a > 0.5, 20, 10))
 
 
+@pytest.mark.parametrize("place", ["far", "late"])
+def test_launches_write_where_the_tensor_is_unless_a_graph_knows_its_value(place):
+    x, out = (weft.full((64,), 3.0).to(place).realize() for _ in range(2))
+    saxpy[1, 64](2.0, x, x, out)
+    handle = out._buffer.handle
+    saxpy[1, 64](2.0, x, out, out)
+    assert out._buffer.handle is handle
+    before = out + 0
+    saxpy[1, 64](2.0, x, out, out)
+    assert out._buffer.handle is not handle
+    np.testing.assert_array_equal(before.numpy(), np.full(64, 15.0))
+    np.testing.assert_array_equal(out.numpy(), np.full(64, 21.0))
+
+
 def test_what_runs_on_the_host_alone_refuses_memory_of_devices():
     @weft.compute
     def twice(x: weft.float32[:]):

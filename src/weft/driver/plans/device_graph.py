@@ -28,7 +28,7 @@ class CompiledOnDevices:
         As those of `Compiled`.
     """
 
-    __slots__ = ("_at", "_limits", "_order", "_places", "captured", "native", "nodes", "panels",
+    __slots__ = ("_homes", "_limits", "_order", "_places", "captured", "native", "nodes", "panels",
                  "plan", "values")  # fmt: skip
 
     takes_over: Final = False
@@ -51,8 +51,9 @@ class CompiledOnDevices:
         slots = {storage: i for i, storage in enumerate((*inputs, *self.captured))}
         self._order = tuple(slots[s] for s in structure.leaves)
         self._limits = {v.attr.name: (v.attr.min, v.attr.max) for v in plan.spec.host.variables}
-        self.values: tuple[int, ...] = ()
-        self._at: dict[tuple[int, ...], CompiledOnDevices] = {}
+        homes = plan.spec.host.input_devices or (0,) * len(self._order)
+        self._homes = [plan.spec.host.devices[home] for home in homes]
+        self.values: Mapping[str, int] = {}
 
     def at(self, variables: Mapping[str, int]) -> CompiledOnDevices:
         """Return the graph for values of its variables.
@@ -65,7 +66,8 @@ class CompiledOnDevices:
         if not self._limits:
             return self
         found = copy(self)
-        found.values = tuple(check_variables(self.plan.variables, self._limits, variables))
+        found.values = dict(zip(self.plan.variables, check_variables(
+            self.plan.variables, self._limits, variables), strict=True))  # fmt: skip
         found._limits = {}
         return found
 
@@ -89,13 +91,11 @@ class CompiledOnDevices:
             return self.at(variables or {}).call(inputs, captured)
         given = [*inputs, *captured]
         given = [given[i] for i in self._order]
-        host = self.plan.spec.host
-        homes = host.input_devices or (0,) * len(given)
-        for buffer, home in zip(given, homes, strict=True):
-            if buffer.device != host.devices[home]:
+        for buffer, home in zip(given, self._homes, strict=True):
+            if buffer.device != home:
                 raise HandleError("realize", found=f"an array of {buffer.device}",
-                                  expected=f"one of {host.devices[home]}")
-        made = self.plan.run(given, dict(zip(self.plan.variables, self.values, strict=True)))
+                                  expected=f"one of {home}")
+        made = self.plan.run(given, self.values)
         if isinstance(made, tuple):
             self.plan.raise_failure(made, self._places)
             return []

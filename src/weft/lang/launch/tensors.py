@@ -39,6 +39,11 @@ def readable(tensor: TensorCore) -> Any:
     if state.capture is not None:
         raise CaptureError("launch of a kernel", found="a tensor of a captured function",
                            expected="a launch outside of weft.jit")
+    if tensor._base is None and tensor._shared is None:
+        realize_all((tensor,))
+        buffer = tensor._buffer
+        if buffer is not None:  # makes no node, with which the value would be known to a graph
+            return buffer
     return tensor._storage().buffer
 
 

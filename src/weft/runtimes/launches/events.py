@@ -52,6 +52,8 @@ class Work(ABC):
 
     __slots__ = ("begun", "error", "failure", "lines", "over", "session")
 
+    order: object = None  # of queues that keep it, see `Event.order`
+
     def __init__(self, session: DriverSession, begun: int, lines: Lines = ()) -> None:
         self.session, self.begun, self.lines = session, begun, lines
         self.over = False
@@ -141,11 +143,12 @@ class Work(ABC):
 class WorkEvent(Event):
     """An event of commands of one device."""
 
-    __slots__ = ("work",)
+    __slots__ = ("order", "work")
 
     def __init__(self, device: str, work: Work) -> None:
         super().__init__(device)
         self.work = work
+        self.order = work.order
 
     @property
     def done(self) -> bool:

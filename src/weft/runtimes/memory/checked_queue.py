@@ -15,6 +15,8 @@ __all__ = ["CheckedQueue"]
 class CheckedQueue:
     """The checks of a queue on buffers of a `DevicePool`."""
 
+    order: object = None  # of a queue that keeps it, see `Event.order`
+
     def __init__(self, device: str) -> None:
         self.device = device
 
@@ -72,7 +74,7 @@ class CheckedQueue:
 
     def _own(self, buffer: DeviceBuffer | View) -> View:
         """Return a part of the device's own memory."""
-        view = part(buffer)
+        view = buffer if type(buffer) is View else part(buffer)
         found = getattr(view.buffer, "device", type(view.buffer).__name__)
         if found != self.device:
             raise HandleError("queue", found=f"memory of {found}",

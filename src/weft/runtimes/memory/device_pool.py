@@ -121,7 +121,8 @@ class DeviceBuffer:
     def used(self, event: Event) -> None:
         """Note an event of something that was begun with the buffer."""
         if not event.done:
-            self.uses = [*self.pending(), event.share()]
+            earlier = [e for e in self.uses if not e.precedes(event.order)]
+            self.uses = [*earlier, event.share()]
 
     def release(self) -> None:
         """Give the memory back now; using the buffer afterwards is a `HandleError`."""
@@ -160,6 +161,10 @@ class AllOf(Event):
         """Whether all have happened."""
         return all(e.done for e in self._events)
 
+    def precedes(self, order: object) -> bool:
+        """Whether what a queue of such an order is given from now on happens after all."""
+        return all(e.precedes(order) for e in self._events)
+
     def wait(self) -> None:
         """Block until all have happened."""
         for event in self._events:
@@ -191,6 +196,7 @@ class DevicePool:
                  kind: type[DeviceBuffer] = DeviceBuffer) -> None:  # fmt: skip
         self.device, self.limit, self._kind = device, limit, kind
         self._driver = driver
+        self._order = getattr(driver, "order", None)  # of a device with one queue, in order
         self._lock = mutex()
         self._free: dict[int, list[tuple[Any, list[Event]]]] = {}
         self._returned: deque[tuple[tuple[Any, int], list[Event]]] = deque()  # by finalizers
@@ -415,12 +421,14 @@ class DevicePool:
             blocks = self._free.get(size)
             if not blocks:
                 return None
-            number = next((i for i, (_, uses) in enumerate(blocks) if all(e.done for e in uses)), 0)
+            number = next((i for i, (_, uses) in enumerate(blocks)
+                           if all(e.precedes(self._order) for e in uses)), 0)  # fmt: skip
             handle, uses = blocks.pop(number)
             self._cached -= size
         try:
             for event in uses:
-                event.wait()
+                if not event.precedes(self._order):
+                    event.wait()
         except BaseException:
             self.put_back((handle, size), uses)
             raise

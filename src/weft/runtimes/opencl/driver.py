@@ -24,8 +24,9 @@ _NO_PLATFORM: Final = ("no OpenCL driver is installed (install one, on Debian: "
 _PLATFORMS: Final = (("portable computing language", "pocl"), ("nvidia", "nvidia"),
                      ("amd", "amd"), ("intel", "intel"))  # fmt: skip
 _KEEPS: Final = ("pocl", "nvidia")  # drivers with a disk cache of what they have built
-# Build options of single drivers: oclgrind executes vectors of optimised code wrongly.
-_OPTIONS: Final = {"oclgrind": "-cl-opt-disable"}
+# Build options of single drivers: oclgrind executes vectors of optimised code wrongly, and does not
+# know what asks for cache lines.
+_OPTIONS: Final = {"oclgrind": "-cl-opt-disable -DWEFT_NO_PREFETCH"}
 _OLDEST: Final = (1, 2)
 
 

@@ -33,13 +33,14 @@ class OpenCLWork(Work):
         What the launch prints.
     """
 
-    __slots__ = ("_record", "end", "first", "last")
+    __slots__ = ("_record", "end", "first", "last", "order")
 
     session: Session
 
     def __init__(self, session: Session, begun: int, first: Any, last: Any, end: Any,
                  record: Record | None = None, lines: Lines = ()) -> None:  # fmt: skip
         super().__init__(session, begun, lines)
+        self.order = session  # which has one queue, in order
         self.first, self.last, self.end, self._record = first, last, end, record
 
     def has_ended(self) -> bool:

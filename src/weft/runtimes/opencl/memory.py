@@ -21,7 +21,7 @@ class Blocks(DriverBlocks):
 
     def __init__(self, session: Session, queue: OpenCLQueue) -> None:
         super().__init__(session, queue, int(session.facts["max_alloc"]))
-        self._session, self._queue = session, queue
+        self._session, self._queue, self.order = session, queue, queue.order
 
     def made(self, nbytes: int) -> Any:
         """Return a new block, or None if the device has no memory left."""

@@ -26,7 +26,7 @@ class OpenCLQueue(LaunchQueue):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, mutex())
-        self._session = session
+        self._session = self.order = session
         self._spare = session.record().buffer  # of launches that cannot fail
 
     def moved(self, to: View, of: View, count: int) -> Event:
@@ -120,6 +120,20 @@ class OpenCLQueue(LaunchQueue):
     def last(self) -> Event:
         """Return an event that has happened once all is over that was handed over so far."""
         return self.submit(self._session.core._enqueue_marker_with_wait_list, None)
+
+    def synchronize(self) -> None:
+        """Block until all work has happened; Ctrl-C interrupts.
+
+        Raises
+        ------
+        SyncError
+            If the driver fails.
+        """
+        session = self._session
+        session.check()
+        for work in list(session.pending):
+            work.wait()
+        session.sweep()
 
     def flush(self) -> None:
         """Have the driver begin with what it was given."""

@@ -43,6 +43,10 @@ class CWords(Words, Protocol):
         """Whether vectors are stored past the caches where a kernel asks for it."""
         ...
 
+    def every(self, mask: str, d: DType, lanes: int) -> str:
+        """Return whether a mask for vectors of a type is of all lanes, "" if that is dear."""
+        ...
+
     def vector_call(self, op: Operation, d: DType, lanes: int, names: str) -> list[str]:
         """Return the statements that compute a function of vectors, if the language has it."""
         ...

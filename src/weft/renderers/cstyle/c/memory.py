@@ -180,7 +180,9 @@ def _masked_load(w: CWords, d: DType, lanes: int) -> str:
     name, params = f"load_masked_{kind}", f"{w.SPACE}const {t} *p, {mask} m"
     found = _parts(w, d, lanes)
     if found is None:
-        return define(w, name, kind, params, f"{kind} made = {{}};",
+        every = w.every("m", d, lanes)
+        whole = [f"if ({every}) return {_plain_load(w, d, lanes)}(p);"] if every else []
+        return define(w, name, kind, params, f"{kind} made = {{}};", *whole,
                       *_each(lanes, "if (m[{0}]) made[{0}] = p[{0}];"), "return made;")
     end, count = found
     floats = w.vector("float" if d.itemsize == 4 else "double", d.itemsize, count)
@@ -203,7 +205,11 @@ def _masked_store(w: CWords, d: DType, lanes: int) -> str:
     name, params = f"store_masked_{kind}", f"{w.SPACE}{t} *p, {mask} m, {kind} x"
     found = _parts(w, d, lanes)
     if found is None:
-        return define(w, name, "void", params, *_each(lanes, "if (m[{0}]) p[{0}] = x[{0}];"))
+        every = w.every("m", d, lanes)
+        whole = [f"if ({every}) {{", f"  {_plain_store(w, d, lanes)}(p, x);", "  return;",
+                 "}"] if every else []  # fmt: skip
+        return define(w, name, "void", params, *whole,
+                      *_each(lanes, "if (m[{0}]) p[{0}] = x[{0}];"))
     end, count = found
     floats = w.vector("float" if d.itemsize == 4 else "double", d.itemsize, count)
     words = w.vector("int" if d.itemsize == 4 else "long long", d.itemsize, count)

@@ -124,6 +124,10 @@ class CValues(Writer):
         """Whether vectors are stored past the caches where a kernel asks for it."""
         return self.target.arch == "x86_64"
 
+    def every(self, mask: str, d: DType, lanes: int) -> str:
+        """Return nothing: C asks lane by lane."""
+        return ""
+
     def vector_call(self, op: Operation, d: DType, lanes: int, names: str) -> list[str]:
         """Return nothing: C has functions of scalars alone."""
         return []

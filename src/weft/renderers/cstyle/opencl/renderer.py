@@ -39,7 +39,7 @@ from weft.renderers.cstyle.opencl.target import ROUNDED
 from weft.renderers.cstyle.opencl.text import FAIL, PRELUDE, PRINTED, RESERVED
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.split import split_vectors
-from weft.renderers.cstyle.text import UNARY, Text, atom
+from weft.renderers.cstyle.text import UNARY, Text, atom, infix
 from weft.renderers.launches.launch_split import arrays_of, phases
 from weft.renderers.launches.work_items import Launch, Launches, launches
 from weft.target import SIMT, VECTOR, Target
@@ -54,6 +54,7 @@ _LONG: Final = re.compile(r"\b(0x[0-9a-f]+|\d+)(u?)ll\b")
 _BUILTIN: Final = frozenset((Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.MAD,
                              Op.COPYSIGN))  # fmt: skip
 _VECTORS: Final = (2, 4, 8, 16)
+_INTEGERS: Final = {1: "char", 2: "short", 4: "int", 8: "long"}
 _NUMBER: Final = Value("", -1, dt.int64)
 _SHARED: Final = li.Loop(_NUMBER, _NUMBER, li.PARALLEL)  # an entry is the body of some such loop
 
@@ -149,6 +150,11 @@ class OpenCLWriter(CWriter):
         """Whether vectors are stored past the caches, by compilers that can."""
         return True
 
+    def every(self, mask: str, d: DType, lanes: int) -> str:
+        """Return whether a mask is of all lanes, as a function of the language tells."""
+        kind = _INTEGERS[d.itemsize]
+        return f"all(__builtin_astype({mask}, {kind}{lanes}))" if lanes in _VECTORS else ""
+
     def vector_call(self, op: Operation, d: DType, lanes: int, names: str) -> list[str]:
         """Return the statements of a function of vectors that the language has."""
         if op not in _BUILTIN or lanes not in _VECTORS:
@@ -173,7 +179,13 @@ class OpenCLWriter(CWriter):
         return space
 
     def prefetch(self, inst: li.PrefetchInst) -> None:
-        """Ask for nothing."""
+        """Ask for the cache line of an element, on processors: there all memory is one space."""
+        if self.target.style == VECTOR:
+            name = define(self, "fetch_line", "void", f"{self.SPACE}const void *p",
+                          "#if __has_builtin(__builtin_prefetch) && !defined(WEFT_NO_PREFETCH)",
+                          "__builtin_prefetch((const void *)(u64)p, 0, 3);", "#endif")
+            at = infix("+", Text(self.memory(inst.memory)), self.operand(inst.offset))
+            self.emit(f"{self.call(name, at).text};")
 
     def fence(self, inst: Inst) -> None:
         """Order memory."""
