@@ -19,9 +19,9 @@ from weft.errors import UnsupportedError
 DEVICES = {"cpu": "cpu", "cpu/c": "cpu/c", "opencl:pocl": "opencl:pocl",
            "opencl:pocl/threads": "opencl:pocl",
            "vulkan:lavapipe": "vulkan:lavapipe"}  # fmt: skip
-TURNS, LAUNCHES = 400, 10
+TURNS, LAUNCHES = 400, 60
 BLOCKS = 256  # so that threads which are far apart are those of several work-groups
-WAITS = 20_000, 40  # turns of waiting before the first turn, and before each later one
+WAITS = 20_000, 100  # turns of waiting before the first turn, and before each later one
 FORMS = ("orders", "fences", "plain")
 
 
@@ -73,7 +73,8 @@ FENCES = {"block": "threadfence_block", "device": "threadfence"}
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_devices_read_what_the_interpreter_allows(name, device):
     program, fine = PROGRAMS[name], allowed(PROGRAMS[name])
-    for scope in FENCES:
+    # lavapipe ends loops over the threads of a block early, and says nothing, if a fence is in them
+    for scope in ("device",) if device == "vulkan:lavapipe" else FENCES:
         for form in FORMS:
             kernel, seen = kernel_of(name, form, scope), set()
             for _ in range(LAUNCHES):
