@@ -71,6 +71,9 @@ def every_statement():
             st.Atomic(old, "sub", flags, (i,), ex.const(1, I32)),
         )),
         st.Atomic(got, "cas", flags, (i,), ex.const(1, I32), ex.const(0, I32), "system"),
+        st.Atomic(ex.var("new", I32), "add", flags, (i,), ex.const(1, I32), None, "warp",
+                  "acq_rel"),
+        st.Fence("thread"), st.Fence("device", "release"),
         st.Call((w,), "helper", (x_of(place), got)),
         st.Call((), "done", ()),
         st.Load(r, table, (ex.index(0),)),
@@ -155,6 +158,9 @@ def linear_example():
     emit(li.AtomicInst(b.value("old", I32), "sub", flags, i, left))
     emit(li.EndWhile())
     emit(li.AtomicInst(b.value("", I32), "cas", flags, i, none, none, "system"))
+    emit(li.AtomicInst(b.value("", I32), "add", flags, i, none, None, "warp", "acq_rel"))
+    emit(li.FenceInst("thread"))
+    emit(li.FenceInst("device", "release"))
     inside = b.compute(Op.LT, BOOL, 1, (i, size))
     emit(li.AssertInst(inside, 0, i, size))
     emit(li.IfBegin(inside))

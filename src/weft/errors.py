@@ -236,6 +236,7 @@ class ScheduleError(WeftError, ValueError):
 class UnsupportedError(WeftError, TypeError):
     """Something that the chosen device, dtype or mode cannot do."""
 
+    line: tuple[str, int] | None = None  # of a kernel: file and line of what is not there
     split: tuple[str, int] | None = None  # a size, and the last value before another answer
 
 

@@ -9,6 +9,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.op import BY_NAME, Op, Operation
 from weft.ir.record import Record
+from weft.ir.stmt import ORDERS
 from weft.store.digest import blake2b
 
 __all__ = ["ARRAY_BYTES", "ASSUMED", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED",
@@ -188,6 +189,8 @@ class Target(Record):
         share.
     ieee_extremes : bool
         Whether one instruction gives the IEEE 754 maximum, NaN and signed zeros included.
+    orders : tuple of str
+        Memory orders that atomic operations and fences can have among several threads.
     sources : tuple of (str, str)
         For each figure, who says so: `REPORTED`, `MEASURED` or `ASSUMED`.
     costs : CostModel
@@ -215,6 +218,7 @@ class Target(Record):
     group_items: int = 64
     max_items: int = 256
     shared_bytes: int = 16 << 10
+    orders: tuple[str, ...] = ORDERS
     sources: tuple[tuple[str, str], ...] = ()
     costs: CostModel = CostModel()
 
@@ -251,7 +255,7 @@ class Target(Record):
         """
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
                  str(self.vector_registers), str(self.whole_vectors), self.style,
-                 f"{self.group_items},{self.max_items},{self.shared_bytes}",
+                 f"{self.group_items},{self.max_items},{self.shared_bytes}", ",".join(self.orders),
                  ",".join(sorted(self.native_conversions)), ",".join(sorted(self.emulated)),
                  f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}",
                  ",".join(map(str, self.costs.values()))]

@@ -151,6 +151,10 @@ BAD_STATEMENTS = {
     ),
     "barrier in a while loop": (st.While((), TRUE, (st.Barrier(),)), "differs"),
     "atomic kind": (st.Atomic(x, "mul", B, (ZERO,), f32(1.0)), "mul"),
+    "atomic scope": (st.Atomic(x, "add", B, (ZERO,), f32(1.0), None, "grid"), "the scope 'grid'"),
+    "atomic order": (st.Atomic(x, "add", B, (ZERO,), f32(1.0), None, "warp", "all"), "'all'"),
+    "fence scope": (st.Fence("grid"), "the scope 'grid'"),
+    "fence order": (st.Fence("device", "relaxed"), "the order 'relaxed'"),
     "cas alone": (st.Atomic(x, "cas", B, (ZERO,), f32(1.0)), "compare"),
     "assert value": (st.Assert(TRUE, "text", f32(1.0)), "reported"),
     "call argument": (st.Call((), "f", (x,)), "argument of f"),
@@ -300,6 +304,12 @@ BAD_LINEAR = {
         lambda b: b.emit(li.AtomicInst(b.value("x", F32), "cas", B, b.const(0, dt.int64),
                                        b.const(1.0, F32))), "compare",
     ),
+    "atomic order": (
+        lambda b: b.emit(li.AtomicInst(b.value("x", F32), "add", B, b.const(0, dt.int64),
+                                       b.const(1.0, F32), None, "warp", "all")), "'all'",
+    ),
+    "fence scope": (lambda b: b.emit(li.FenceInst("grid")), "the scope 'grid'"),
+    "fence order": (lambda b: b.emit(li.FenceInst("device", "relaxed")), "order 'relaxed'"),
     "loop kind": (
         lambda b: (b.emit(li.Loop(b.value("i", dt.int64), b.const(1, dt.int64), "vector")),
                    b.emit(li.EndLoop())), "vector",

@@ -41,6 +41,7 @@ from weft.ir.stmt import (
     Alloc,
     Assert,
     Atomic,
+    Fence,
     For,
     If,
     Let,
@@ -256,6 +257,20 @@ def test_scalar_statements_pass_through(capsys):
     )  # fmt: skip
     check(kernel([a], *body), {"a": np.zeros(4, np.int64)})
     assert capsys.readouterr().out.count("fresh 1") == 3
+
+
+@pytest.mark.parametrize(("stmt", "count"), [
+    (lambda m: Atomic(var("old"), "add", m, (ZERO,), ZERO), 1),
+    (lambda m: Atomic(var("old"), "add", m, (ZERO,), ZERO, None, "device", "acquire"), 2),
+    (lambda m: Fence("device", "acquire"), 2),
+], ids=["relaxed", "acquire", "fence"])  # fmt: skip
+def test_what_was_read_before_an_acquire_is_read_again(stmt, count):
+    data, flag, out = (memory(name, 2, dtype=I64) for name in ("data", "flag", "out"))
+    body = (Load(var("a"), data, (ZERO,)), stmt(flag), Load(var("b"), data, (ZERO,)),
+            Store(out, (ZERO,), var("a") + var("b")))  # fmt: skip
+    made = linearize(kernel([data, flag, out], *body).replace(
+        meta=Meta(hints=(("noalias", True),))))  # fmt: skip
+    assert len(loads(made, data)) == count
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weft.driver import counters, kernels
 from weft.driver.context import Context, host_context, lock
 from weft.imports import importing
-from weft.ir.stmt import CHECK, For, Kernel, Location, While
+from weft.ir.stmt import CHECK, Atomic, Fence, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
-from weft.renderers.base import CUT, NO_MEMORY, STOPPED
+from weft.renderers.base import CUT, NO_MEMORY, STOPPED, check_order
 from weft.runtimes import trace
 from weft.runtimes.base import Image, View, driving
 from weft.runtimes.recorded import launched
@@ -266,7 +266,10 @@ def _compiled(kernel: Kernel, context: Context) -> tuple[kernels.Code, list[Loca
     places: list[Location | None] = []
     numbers: dict[object, Location] = {}
     for number, stmt in enumerate(walk(kernel.body)):
-        places.append(kernel.locations.get(stmt))
+        place = kernel.locations.get(stmt)
+        places.append(place)
+        if isinstance(stmt, Atomic | Fence):
+            check_order(context.target, stmt, (place.file, place.line) if place else None)
         numbers[stmt] = Location(CHECK, number)
     code = kernels.compiled(kernel.replace(locations=numbers), context, tiers=False)
     code.label = kernel.name

@@ -246,9 +246,10 @@ class BarrierInst(Inst):
 
 
 class FenceInst(Inst):
-    """Order memory: what was written before is seen first (scope block, device or system)."""
+    """Order what is done before and after, for the threads of `scope`."""
 
     scope: str = "device"
+    order: str = "seq_cst"
 
 
 class SpecialInst(Inst):
@@ -294,6 +295,7 @@ class AtomicInst(Inst):
     value: Value
     compare: Value | None = None
     scope: str = "device"
+    order: str = "relaxed"
 
 
 class CallInst(Inst):

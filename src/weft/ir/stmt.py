@@ -358,10 +358,20 @@ class Barrier(Stmt):
         return Barrier(self.scope, _map_optional(fn, self.mask))
 
 
+# The memory model that these words are of: docs/design/memory_model.md.
+THREAD_SCOPES: Final = ("thread", "warp", "block", "device", "system")  # the narrowest first
+ORDERS: Final = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
+FENCE_ORDERS: Final = ORDERS[1:]
+ACQUIRES: Final = ("acquire", "acq_rel", "seq_cst")
+NEAR: Final = THREAD_SCOPES[:3]  # those that lie within a block
+RELEASES: Final = ("release", "acq_rel", "seq_cst")
+
+
 class Fence(Stmt):
-    """Order memory: what this thread wrote before is seen first (scope block, device, system)."""
+    """Order what this thread does before and after, for the threads of `scope`."""
 
     scope: str = "device"
+    order: str = "seq_cst"
 
 
 SHUFFLES: Final = ("shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor")
@@ -404,15 +414,11 @@ class Collective(Stmt):
         return (self.var,)
 
 
-ATOMIC_SCOPES: Final = ("block", "device", "system")
-ORDERS: Final = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
-
-
 class Atomic(Stmt):
     """``var = memory[index]; memory[index] = op(var, value)`` in one indivisible step.
 
-    `scope` says for whom it is indivisible (block, device, system), `order` what it says about
-    accesses before and after it; a device may do more than is asked for.
+    `scope` says for whom it is indivisible, `order` what it says about accesses before and after
+    it; a device may do more than is asked for.
     """
 
     var: Expr
@@ -439,6 +445,11 @@ class Atomic(Stmt):
 
     def writes(self) -> tuple[Memory, ...]:
         return (self.memory,)
+
+
+def is_ordering(s: Stmt) -> bool:
+    """Whether any memory may hold something else after a statement, as other threads wrote it."""
+    return isinstance(s, Barrier | Fence) or (isinstance(s, Atomic) and s.order != "relaxed")
 
 
 CLOCKS: Final = ("cycles", "nanoseconds")

@@ -430,7 +430,7 @@ class Linearizer:
         self._written(None)
 
     def _fence(self, s: Fence) -> None:
-        self._emit(FenceInst(s.scope))
+        self._emit(FenceInst(s.scope, s.order))
         self._written(None)
 
     def _clock(self, s: Clock) -> None:
@@ -447,9 +447,10 @@ class Linearizer:
         offset, value = self._offset(s.memory, s.index), self.value(s.value)
         compare = self._optional(s.compare)
         result = self._new(str(s.var.attr), s.var)
-        self._emit(AtomicInst(result, s.kind, s.memory, offset, value, compare, s.scope))
+        self._emit(AtomicInst(result, s.kind, s.memory, offset, value, compare, s.scope,
+                              s.order))
         self._bind(s.var, result, self.region)
-        self._written(s.memory)
+        self._written(s.memory if s.order == "relaxed" else None)
 
     def _call(self, s: Call) -> None:
         args = tuple(map(self.value, s.args))

@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft import gpu
 from weft.errors import KernelError
-from weft.ir.stmt import ATOMIC_SCOPES
+from weft.ir.stmt import THREAD_SCOPES
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -76,7 +76,7 @@ def every_kind(name: str, scope: str) -> Any:
 
 
 @pytest.mark.grid
-@pytest.mark.parametrize("scope", ATOMIC_SCOPES)
+@pytest.mark.parametrize("scope", THREAD_SCOPES)
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS, "bool"])
 def test_all_operations_in_order(name: str, scope: str) -> None:
     """The threads of one block act in their order, so all is as the interpreter has it."""

@@ -123,6 +123,29 @@ def neighbours(x: Any, out: Any) -> None:
     gpu.threadfence_block()
 
 
+@weft.kernel
+def ordered(x: Any) -> None:
+    gpu.atomic_thread_fence()
+    gpu.atomic_thread_fence("release", scope="warp")
+    x[0] = 1.0
+
+
+@weft.kernel
+def wrongly_ordered(x: Any) -> None:
+    gpu.atomic_thread_fence("relaxed")
+    gpu.atomic.add(x, 0, 1.0, "grid")
+
+
+def test_fences_have_an_order_and_a_scope() -> None:
+    x = np.zeros(1)
+    ordered[1, 1](x)
+    assert x[0] == 1.0
+    with pytest.raises(weft.errors.KernelError) as caught:
+        wrongly_ordered[1, 1](x)
+    assert "one of acquire, release, acq_rel, seq_cst" in str(caught.value)
+    assert "one of thread, warp, block, device, system" in str(caught.value)
+
+
 def test_warp_synchronous_code() -> None:
     """The threads of a warp see what they wrote after syncwarp."""
     x = np.random.default_rng(0).random(64)

@@ -100,7 +100,7 @@ def reversed_in_groups(d):
     value = b.load(part, b.op(Op.SUB, b.i(63), local))
     b.store(x, b.op(Op.ADD, start, local), value)
     b.emit(li.BarrierInst())
-    b.emit(li.FenceInst())
+    b.emit(li.FenceInst("device", "acq_rel"))
     b.end()
     return b.kernel(x)
 

@@ -17,7 +17,7 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr, make
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Meta, Stmt
-from weft.ir.text.text_expr import ExprPrinter, name, print_expr, quoted, typed_name
+from weft.ir.text.text_expr import ExprPrinter, name, ordered, print_expr, quoted, typed_name
 
 __all__ = ["INDENT", "canonical_text", "canonicalise", "meta_lines", "meta_text", "print_expr",
            "print_kernel", "stmt_text"]  # fmt: skip
@@ -200,7 +200,7 @@ class _KernelPrinter:
         self.line(f"barrier {s.scope}{options}")
 
     def fence(self, s: st.Fence) -> None:
-        self.line(f"fence {s.scope}")
+        self.line(f"fence {s.scope}{ordered(s.order, 'seq_cst')}")
 
     def collective(self, s: st.Collective) -> None:
         args = ", ".join([self.show(a) for a in s.args])
@@ -211,9 +211,8 @@ class _KernelPrinter:
         place = self.place(s.memory, s.index)
         value = self.show(s.value)
         compare = self.options(compare=s.compare)
-        order = "" if s.order == "relaxed" else f" {s.order}"
         self.line(f"atomic {self.bind(s.var)} = {s.kind} {place}, {value}{compare} {s.scope}"
-                  f"{order}")
+                  f"{ordered(s.order, 'relaxed')}")
 
     def clock(self, s: st.Clock) -> None:
         self.line(f"clock {self.bind(s.var)} = {s.kind}")

@@ -46,6 +46,11 @@ def name(text: str) -> str:
     return text if PLAIN_NAME.fullmatch(text) else quoted(text)
 
 
+def ordered(order: str, usual: str) -> str:
+    """Return a memory order as the end of a line, empty for the usual one."""
+    return "" if order == usual else f" {order}"
+
+
 def number(value: Scalar) -> str:
     """Return an exact literal without its type."""
     if isinstance(value, bool):

@@ -135,6 +135,10 @@ class Line:
         self.at += 1
         return found
 
+    def order(self, choices: Iterable[str], usual: str) -> str:
+        """Return the memory order that ends the line, or the usual one."""
+        return self.one_of(choices, "an order") if self.more else usual
+
     def string(self) -> str:
         """Return the content of a string in quotes."""
         return self.unquoted(self._next("string", "a string in double quotes"))

@@ -10,7 +10,7 @@ from weft.ir.linear import Inst, LinearKernel, Value, typename
 from weft.ir.op import Op
 from weft.ir.stmt import Memory
 from weft.ir.text.text import INDENT, meta_lines, meta_text
-from weft.ir.text.text_expr import ExprPrinter, name, number, quoted
+from weft.ir.text.text_expr import ExprPrinter, name, number, ordered, quoted
 from weft.ir.text.text_expr import variable as variable_text
 
 __all__ = ["inst_text", "print_linear", "value_text"]
@@ -66,7 +66,7 @@ def _at(memory: Memory, offset: Value) -> str:
 def _atomic(i: li.AtomicInst) -> str:
     compare = _options(compare=i.compare)
     return (f"{_defined(i.result)} = atomic {i.kind} {_at(i.memory, i.offset)}, "
-            f"{value_text(i.value)}{compare} {i.scope}")  # fmt: skip
+            f"{value_text(i.value)}{compare} {i.scope}{ordered(i.order, 'relaxed')}")
 
 
 def _call(i: li.CallInst) -> str:
@@ -104,7 +104,8 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
         f"assert {value_text(i.condition)} {i.message}" + _options(value=i.value, bound=i.bound)
         + ("" if i.stops else " goes_on")
     ),
-    li.BarrierInst: lambda i: f"barrier {i.scope}", li.FenceInst: lambda i: f"fence {i.scope}",
+    li.BarrierInst: lambda i: f"barrier {i.scope}",
+    li.FenceInst: lambda i: f"fence {i.scope}{ordered(i.order, 'seq_cst')}",
     li.AddressInst: lambda i: f"address {_defined(i.result)} = {name(i.memory.name)}",
     li.SpecialInst: lambda i: f"special {_defined(i.result)} = {i.register}",
     li.ClockInst: lambda i: f"clock {_defined(i.result)} = {i.kind}",

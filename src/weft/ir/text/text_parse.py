@@ -234,7 +234,7 @@ class _KernelParser:
         return st.Barrier(line.name(), line.option("mask"))
 
     def fence(self, line: Line) -> Stmt:
-        return st.Fence(line.name())
+        return st.Fence(line.name(), line.order(st.FENCE_ORDERS, "seq_cst"))
 
     def collective(self, line: Line) -> Stmt:
         var = line.binder()
@@ -253,7 +253,7 @@ class _KernelParser:
         line.expect(",")
         value = line.expr()
         compare, scope = line.option("compare"), line.name()
-        order = line.one_of(st.ORDERS, "an order") if line.more else "relaxed"
+        order = line.order(st.ORDERS, "relaxed")
         return st.Atomic(var, kind, memory, index, value, compare, scope, order)
 
     def clock(self, line: Line) -> Stmt:

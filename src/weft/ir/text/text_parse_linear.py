@@ -10,7 +10,7 @@ from weft.ir import linear as li
 from weft.ir import stmt as st
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import BY_NAME, Op
-from weft.ir.stmt import Memory
+from weft.ir.stmt import FENCE_ORDERS, ORDERS, Memory
 from weft.ir.text.text_head import Head
 from weft.ir.text.text_lexer import Line, Names
 
@@ -144,7 +144,8 @@ class _LinearParser:
             line.expect(",")
             value = self.value(line)
             compare = self.option(line, "compare")
-            return li.AtomicInst(result, kind, memory, offset, value, compare, line.name())
+            return li.AtomicInst(result, kind, memory, offset, value, compare, line.name(),
+                                 line.order(ORDERS, "relaxed"))
         if line.take("const"):
             return li.Compute(result, Op.CONST, (), line.literal(result.dtype))
         head, _, detail = line.name().partition(".")
@@ -221,7 +222,7 @@ class _LinearParser:
         return li.BarrierInst(line.name())
 
     def fence(self, line: Line) -> Inst:
-        return li.FenceInst(line.name())
+        return li.FenceInst(line.name(), line.order(FENCE_ORDERS, "seq_cst"))
 
     def call(self, line: Line) -> Inst:
         results: list[Value] = []

@@ -373,8 +373,13 @@ class Verifier:
                       "uniform control")
 
     def fence(self, s: st.Fence) -> None:
-        if s.scope not in ("block", "device", "system"):
-            self.fail(f"a fence of scope {s.scope!r}", "block, device or system")
+        self.ordering(s, st.FENCE_ORDERS)
+
+    def ordering(self, s: st.Fence | st.Atomic, orders: tuple[str, ...]) -> None:
+        if s.scope not in st.THREAD_SCOPES:
+            self.fail(f"the scope {s.scope!r}", "one of " + ", ".join(st.THREAD_SCOPES))
+        if s.order not in orders:
+            self.fail(f"the order {s.order!r}", "one of " + ", ".join(orders))
 
     def collective(self, s: st.Collective) -> None:
         kinds = st.COUNTS if s.scope == "block" else (*st.SHUFFLES, *st.VOTES, *st.MATCHES)
@@ -406,8 +411,7 @@ class Verifier:
                       "a value to compare exactly for cas")
         if s.compare is not None:
             self.expr(s.compare, "the compared value", s.memory.dtype, 1)
-        if s.order not in st.ORDERS:
-            self.fail(f"the order {s.order!r}", "one of " + ", ".join(st.ORDERS))
+        self.ordering(s, st.ORDERS)
         if s.var.dtype is not s.memory.dtype or s.var.lanes != 1:
             self.fail(f"the result {show_type((s.var.dtype, s.var.lanes))}", s.memory.dtype.text)
         if s.memory.scope == "constant":

@@ -12,7 +12,7 @@ from weft.ir.dtype import DType
 from weft.ir.expr import variables
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op
-from weft.ir.stmt import Memory
+from weft.ir.stmt import FENCE_ORDERS, ORDERS, THREAD_SCOPES, Memory
 from weft.ir.text.text_linear import inst_text, value_text
 from weft.ir.verify.verify_expr import fault, show_type
 
@@ -244,12 +244,22 @@ class _Verifier:
             self.fail("a barrier under a condition or loop that differs between threads",
                       "uniform control")
 
+    def fence(self, i: li.FenceInst) -> None:
+        self.ordering(i, FENCE_ORDERS)
+
+    def ordering(self, i: li.FenceInst | li.AtomicInst, orders: tuple[str, ...]) -> None:
+        if i.scope not in THREAD_SCOPES:
+            self.fail(f"the scope {i.scope!r}", "one of " + ", ".join(THREAD_SCOPES))
+        if i.order not in orders:
+            self.fail(f"the order {i.order!r}", "one of " + ", ".join(orders))
+
     def atomic(self, i: li.AtomicInst) -> None:
         self.access(i.memory, i.offset, 1)
         for v in (i.value, i.compare, i.result):
             self.type(v, "an atomic's value", i.memory.dtype)
         if (i.kind == "cas") != (i.compare is not None):
             self.fail(f"the atomic {i.kind}", "a value to compare exactly for cas")
+        self.ordering(i, ORDERS)
         self.define(i.result)
         self.varying.add(i.result)
 
@@ -270,7 +280,7 @@ _CHECK: Final[dict[type[Inst], Callable[[_Verifier, Any], None]]] = {
     li.Loop: _Verifier.loop, li.EndLoop: _Verifier.end, li.WhileBegin: _Verifier.while_begin,
     li.WhileTest: _Verifier.while_test, li.EndWhile: _Verifier.end, li.IfBegin: _Verifier.if_begin,
     li.Else: _Verifier.otherwise, li.EndIf: _Verifier.end, li.AssertInst: _Verifier.assert_,
-    li.BarrierInst: _Verifier.barrier, li.FenceInst: lambda v, i: None,
+    li.BarrierInst: _Verifier.barrier, li.FenceInst: _Verifier.fence,
     li.SpecialInst: _Verifier.special, li.ClockInst: _Verifier.clock,
     li.AddressInst: _Verifier.address,
     li.AtomicInst: _Verifier.atomic, li.CallInst: _Verifier.call,

@@ -12,8 +12,9 @@ from typing import Any, Final
 from weft.lang.core.intrinsics import Everyone, Special, Triple, intrinsic
 
 __all__ = [
-    "ALL", "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim", "blockIdx",
-    "brev", "cbrt", "clock", "clock64", "clz", "commit_group", "const", "eq_sync", "ffs", "fma",
+    "ALL", "activemask", "all_sync", "any_sync", "atomic", "atomic_thread_fence",
+    "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt", "clock", "clock64", "clz",
+    "commit_group", "const", "eq_sync", "ffs", "fma",
     "globaltimer", "grid", "gridDim", "grid_sync", "gridsize", "laneid", "lanemask_lt", "ldca",
     "ldcg", "ldcs", "ldcv", "ldlu", "load", "local", "match_all_sync", "match_any_sync",
     "memcpy_async", "nanosleep", "popc", "rsqrt", "selp", "shared", "shfl_down_sync", "shfl_sync",
@@ -64,6 +65,15 @@ def syncthreads_or(predicate: Any) -> Any:
 @intrinsic
 def syncwarp(mask: Any = ALL) -> None:
     """Wait for the threads of the warp in `mask`; what they wrote is visible after it."""
+
+
+@intrinsic
+def atomic_thread_fence(order: str = "seq_cst", scope: str = "device") -> None:
+    """Order what this thread does before and after, for the threads of a scope.
+
+    As in CUDA C++: `order` is ``"acquire"``, ``"release"``, ``"acq_rel"`` or ``"seq_cst"``, `scope`
+    ``"thread"``, ``"warp"``, ``"block"``, ``"device"`` or ``"system"``.
+    """
 
 
 @intrinsic
@@ -397,9 +407,9 @@ class _Atomic:
 
     Each takes an array, an index (an int, or a tuple for several axes) and a value, and returns
     what the element held before. `scope` says for whom no other operation comes between: the
-    threads of a ``"block"``, of the ``"device"`` or of the whole ``"system"``; `order` what it says
-    about other accesses: ``"relaxed"`` (nothing), ``"acquire"``, ``"release"``, ``"acq_rel"`` or
-    ``"seq_cst"``. A CPU gives all of them the strongest order.
+    ``"thread"`` alone, its ``"warp"``, its ``"block"``, the ``"device"`` or the whole ``"system"``;
+    `order` what it says about other accesses: ``"relaxed"`` (nothing), ``"acquire"``,
+    ``"release"``, ``"acq_rel"`` or ``"seq_cst"``. A CPU gives all of them the strongest order.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
-from weft.ir.stmt import ATOMIC_SCOPES, ORDERS, SERIAL, Alloc, Atomic, For, Memory, Stmt, Store
+from weft.ir.stmt import ORDERS, SERIAL, THREAD_SCOPES, Alloc, Atomic, For, Memory, Stmt, Store
 from weft.lang.core import array_union, scalars
 from weft.lang.core.element_types import (
     array_of,
@@ -175,8 +175,8 @@ def _atomic(c: Context, node: ast.Call, kind: str, array: Value, index: Value,
     if array_union.is_array_union(array) and isinstance(array, Group):
         return array_union.apply(c, array, lambda option: _atomic(
             c, node, kind, option, index, *values), node)
-    scope, order = (_one_of(c, v, words, node, what) for v, words, what in (
-        (values[-2], ATOMIC_SCOPES, "the scope"), (values[-1], ORDERS, "the order")))
+    scope, order = (one_of(c, v, words, node, what) for v, words, what in (
+        (values[-2], THREAD_SCOPES, "the scope"), (values[-1], ORDERS, "the order")))
     values = values[:-2]
     if not isinstance(array, View):
         raise c.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
@@ -204,14 +204,14 @@ def _atomic(c: Context, node: ast.Call, kind: str, array: Value, index: Value,
     given = [scalars.convert(c.scalar(v, node), d) for v in values]
     compare = given[0] if kind == "cas" else None
     if element.seen is not None:
-        return bitcast_view.atomic(c, element, kind, given[-1], compare, node)
+        return bitcast_view.atomic(c, element, kind, given[-1], compare, node, scope, order)
     var = c.fresh("old", d)
     c.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare, scope,
                      order), node)
     return var
 
 
-def _one_of(c: Context, value: Value, words: tuple[str, ...], node: ast.AST, what: str) -> str:
+def one_of(c: Context, value: Value, words: tuple[str, ...], node: ast.AST, what: str) -> str:
     """Return a word that must be known when the kernel is compiled."""
     found = value.value if isinstance(value, Known) else None
     if not isinstance(found, str) or found not in words:

@@ -11,11 +11,12 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Barrier, Collective, Fence
+from weft.ir.stmt import FENCE_ORDERS, THREAD_SCOPES, Barrier, Collective, Fence
 from weft.lang.core import scalar_math, scalars
 from weft.lang.core.intrinsics import WARP, Everyone
 from weft.lang.core.promotion import unify
 from weft.lang.core.values import Group, Known, Value
+from weft.lang.device.shared_memory import one_of
 
 if TYPE_CHECKING:
     from weft.lang.core.context import Context
@@ -120,6 +121,12 @@ def _fence(scope: str) -> Callable[..., Value]:
     return lower
 
 
+def _atomic_thread_fence(c: Context, node: ast.Call, _: str, order: Value, scope: Value) -> Value:
+    c.emit(Fence(one_of(c, scope, THREAD_SCOPES, node, "the scope"),
+                 one_of(c, order, FENCE_ORDERS, node, "the order")), node)
+    return Known(None)
+
+
 def _integer(c: Context, value: Value, node: ast.AST) -> Expr:
     x = c.scalar(value, node, "an integer")
     if not x.dtype.is_integer:
@@ -190,7 +197,8 @@ LOWERED: Final[dict[str, Callable[..., Value]]] = {
     "eq_sync": _vote("vote_eq", dt.bool_), "ballot_sync": _vote("ballot", dt.uint32),
     "match_any_sync": _match_any, "match_all_sync": _match_all, "activemask": _activemask,
     "lanemask_lt": _lanemask_lt, "syncwarp": _syncwarp, "threadfence": _fence("device"),
-    "threadfence_block": _fence("block"), "threadfence_system": _fence("system"),
+    "atomic_thread_fence": _atomic_thread_fence, "threadfence_block": _fence("block"),
+    "threadfence_system": _fence("system"),
     "syncthreads_count": _count("count", dt.int64), "syncthreads_and": _count("all", dt.bool_),
     "syncthreads_or": _count("any", dt.bool_), "popc": _popc, "clz": _clz, "brev": _brev,
     "ffs": _ffs, "fma": _fma, "rsqrt": _rsqrt, "selp": _selp, "cbrt": _cbrt,

@@ -448,6 +448,10 @@ class Configured:
 Native: Final = native_class(Configured)
 
 
+class UnsupportedKernelError(UnsupportedError, KernelError):
+    """A kernel that asks for something that its device does not have."""
+
+
 def native_launcher() -> Launcher | None:
     """Return the native launches; None where the interpreter allows none."""
     with importing:
@@ -467,8 +471,9 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
     nest, constants = translated(kernel, types, launch)
     try:
         return (load_kernel if place.is_native else load_on_device)(nest, place, constants)
-    except UnsupportedError as error:  # of the device: it has no line of its own
+    except UnsupportedError as error:  # of the device
         code = kernel.__weft_function__.__code__
-        raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,
-                          expected=error.expected, hint=error.hint,
-                          where=(code.co_filename, code.co_firstlineno)) from None
+        where = error.line or (code.co_filename, code.co_firstlineno)
+        raise UnsupportedKernelError(f"kernel {kernel.__name__} on {place.name}",
+                                     found=error.found or error.operation, expected=error.expected,
+                                     hint=error.hint, where=where) from None

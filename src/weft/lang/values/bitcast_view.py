@@ -171,8 +171,8 @@ def write(c: Context, array: View, value: Expr, node: ast.AST) -> None:
         c.emit(Store(array.memory, _place(array, k), part), node)
 
 
-def atomic(c: Context, array: View, kind: str, value: Expr, compare: Expr | None,
-           node: ast.AST) -> Expr:  # fmt: skip
+def atomic(c: Context, array: View, kind: str, value: Expr, compare: Expr | None, node: ast.AST,
+           scope: str, order: str) -> Expr:  # fmt: skip
     """Change an element in one indivisible step; return what it was."""
     if _count(array) > 1:
         raise c.wrong(node, f"gpu.atomic.{kind} of {array.seen} elements that are several of "
@@ -187,11 +187,12 @@ def atomic(c: Context, array: View, kind: str, value: Expr, compare: Expr | None
         new = atomics.changed(kind, held, given, expected)
         return _with_part(array, old, new) if not _count(array) else ex.bitcast(new, bits)
 
-    old = _changed(c, array, change, node)
+    old = _changed(c, array, change, node, scope, order)
     return _part(array, old) if not _count(array) else ex.bitcast(old, array.dtype)
 
 
-def _changed(c: Context, array: View, change: Callable[[Expr], Expr], node: ast.AST) -> Expr:
+def _changed(c: Context, array: View, change: Callable[[Expr], Expr], node: ast.AST,
+             scope: str = "device", order: str = "relaxed") -> Expr:  # fmt: skip
     """Change the bits of the element of the memory that an element is in; return what they were."""
     memory, bits = array.memory, _unsigned(array.memory.dtype)
     if memory.dtype.is_float and memory.dtype.bits < 32:  # some of whose NaNs lose bits on the way
@@ -216,7 +217,7 @@ def _changed(c: Context, array: View, change: Callable[[Expr], Expr], node: ast.
             held = c.get(cell, "held", node)
             new = ex.bitcast(change(ex.bitcast(held, bits)), memory.dtype)
             var = c.fresh("old", memory.dtype)
-            c.emit(Atomic(var, "cas", memory, place, new, held), node)
+            c.emit(Atomic(var, "cas", memory, place, new, held, scope, order), node)
             c.put(cell, var, node)
             c.put(going, ex.bitcast(var, bits).ne(ex.bitcast(held, bits)), node)
     c.emit(While(tuple(head), again, tuple(body)), node)

@@ -28,10 +28,8 @@ from weft.ir.stmt import (
     Assert,
     Atomic,
     Axis,
-    Barrier,
     Body,
     Call,
-    Fence,
     For,
     If,
     Kernel,
@@ -42,6 +40,7 @@ from weft.ir.stmt import (
     Reduce,
     Stmt,
     Store,
+    is_ordering,
 )
 from weft.ir.traverse import walk
 from weft.passes.nests.reductions import (
@@ -135,8 +134,10 @@ class _Follow:
         for stmt in body:
             self.stmt(stmt, cells, mask, out)
         if mask is None:
-            written = {s.memory for s in walk(tuple(out)) if isinstance(s, Store | Atomic)}
-            self.seen = {k: v for k, v in around.items() if k[0] not in written}
+            inner = tuple(walk(tuple(out)))
+            written = {s.memory for s in inner if isinstance(s, Store | Atomic)}
+            self.seen = {} if any(map(_forgets, inner)) else {
+                k: v for k, v in around.items() if k[0] not in written}
         return tuple(out)
 
     def stmt(self, stmt: Stmt, cells: Cells, mask: Expr | None, out: list[Stmt]) -> None:
@@ -173,10 +174,10 @@ class _Follow:
                 return
             if mask is None:
                 self.seen[made.memory, made.index] = made.var
+        elif _forgets(made):
+            self.seen = {}
         elif isinstance(made, Store | Atomic):
             self.seen = {k: v for k, v in self.seen.items() if k[0] is not made.memory}
-        elif isinstance(made, Call | Barrier | Fence):
-            self.seen = {}
         self.put(out, made if mask is None else _masked(made, mask), stmt)
 
     def _just_stored(self, load: Load, out: list[Stmt]) -> Expr | None:
@@ -460,6 +461,11 @@ def _masked(stmt: Stmt, mask: Expr) -> Stmt:
     if isinstance(stmt, Assert):
         return stmt.replace(condition=ex.binary(Op.OR, _not(mask), stmt.condition))
     return stmt
+
+
+def _forgets(stmt: Stmt) -> bool:
+    """Whether memory may hold something else behind a statement, whichever it is."""
+    return is_ordering(stmt) or isinstance(stmt, Call)
 
 
 def _and(a: Expr, b: Expr) -> Expr:

@@ -14,6 +14,7 @@ from weft.errors import UnsupportedError
 from weft.ir import linear as li
 from weft.ir.dtype import DType, float32
 from weft.ir.linear import Value
+from weft.ir.stmt import FENCE_ORDERS, THREAD_SCOPES
 from weft.renderers.llvm.llvm_convert import cast, converted
 from weft.renderers.llvm.llvm_memory import address, from_memory, to_memory
 from weft.renderers.llvm.llvm_types import element, stored
@@ -21,7 +22,13 @@ from weft.renderers.llvm.llvm_types import element, stored
 if TYPE_CHECKING:
     from weft.renderers.llvm.llvm_types import FunctionWriter
 
-__all__ = ["atomic"]
+__all__ = ["ATOMIC", "FENCES", "SCOPES", "atomic", "fence"]
+
+# The memory model. Locked instructions of processors have the strongest order at no cost.
+ATOMIC: Final = "seq_cst"  # whatever the operation asks for
+FENCES: Final = {order: order for order in FENCE_ORDERS}
+SCOPES: Final = {scope: 'syncscope("singlethread") ' if scope == "thread" else ""
+                 for scope in THREAD_SCOPES}  # fmt: skip
 
 _ONE: Final = {  # the instruction for integers with a sign, without one, and for floats
     "add": ("add", "add", "fadd"), "sub": ("sub", "sub", "fsub"), "exch": ("xchg",) * 3,
@@ -30,6 +37,11 @@ _ONE: Final = {  # the instruction for integers with a sign, without one, and fo
     "inc": ("", "uinc_wrap", ""), "dec": ("", "udec_wrap", ""),
 }  # fmt: skip
 _OF_BOOLS: Final = ("and", "or", "xor", "exch")
+
+
+def fence(w: FunctionWriter, inst: li.FenceInst) -> None:
+    """Write a fence."""
+    w.put(f"fence {SCOPES[inst.scope]}{FENCES[inst.order]}")
 
 
 def atomic(w: FunctionWriter, inst: li.AtomicInst, base: str) -> None:
@@ -45,7 +57,7 @@ def atomic(w: FunctionWriter, inst: li.AtomicInst, base: str) -> None:
     if inst.kind == "cas" and inst.compare is not None:
         got = _compare_exchange(w, at, kind, to_memory(w, inst.compare), text, d.itemsize)
     elif name and (not narrow or inst.kind == "exch"):
-        got = w.new(f"atomicrmw {name} ptr {at}, {kind} {text} seq_cst, align {d.itemsize}")
+        got = w.new(f"atomicrmw {name} ptr {at}, {kind} {text} {ATOMIC}, align {d.itemsize}")
     elif inst.kind in ("inc", "dec") and d.kind == "i":
         got = _turn(w, inst.kind, at, kind, text, d.itemsize)
     elif inst.kind in ("min", "max", "nanmin", "nanmax") and d.kind == "f":
@@ -67,7 +79,7 @@ def _turn(w: FunctionWriter, kind: str, at: str, type_: str, value: str, size: i
     again, on = w.label("again"), w.label("on")
     w.put(f"br label %{again}")
     w.begin(again)
-    old = w.new(f"load atomic {type_}, ptr {at} monotonic, align {size}")
+    old = w.new(f"load atomic {type_}, ptr {at} {ATOMIC}, align {size}")
     ends = w.new(f"icmp {'sge' if kind == 'inc' else 'sgt'} {type_} {old}, {value}")
     if kind == "dec":
         ends = w.new(f"or i1 {ends}, {w.new(f'icmp eq {type_} {old}, 0')}")
@@ -89,7 +101,7 @@ def _extreme(w: FunctionWriter, kind: str, at: str, value: Value, d: DType) -> s
     f = "float" if d.bits < 32 else element(d)
     w.put(f"br label %{again}")
     w.begin(again)
-    old = w.new(f"load atomic {bits}, ptr {at} monotonic, align {d.itemsize}")
+    old = w.new(f"load atomic {bits}, ptr {at} {ATOMIC}, align {d.itemsize}")
     number = converted(w, old, d, float32) if d.bits < 32 else w.new(
         f"bitcast {bits} {old} to {f}")
     test = "olt" if kind.endswith("min") else "ogt"
@@ -117,7 +129,7 @@ def _narrow_sum(w: FunctionWriter, kind: str, at: str, value: Value, d: DType) -
     own = cast(w, value, float32)
     w.put(f"br label %{again}")
     w.begin(again)
-    old = w.new(f"load atomic {bits}, ptr {at} monotonic, align {d.itemsize}")
+    old = w.new(f"load atomic {bits}, ptr {at} {ATOMIC}, align {d.itemsize}")
     total = w.new(f"f{kind} float {converted(w, old, d, float32)}, {own}")
     new = converted(w, total, float32, d)
     done = _exchanged(w, at, bits, old, new, d.itemsize)
@@ -128,7 +140,7 @@ def _narrow_sum(w: FunctionWriter, kind: str, at: str, value: Value, d: DType) -
 
 def _exchanged(w: FunctionWriter, at: str, bits: str, old: str, new: str, size: int) -> str:
     """Write an exchange if the element is still the old one; return whether it was."""
-    pair = w.new(f"cmpxchg ptr {at}, {bits} {old}, {bits} {new} seq_cst seq_cst, align {size}")
+    pair = w.new(f"cmpxchg ptr {at}, {bits} {old}, {bits} {new} {ATOMIC} {ATOMIC}, align {size}")
     return w.new(f"extractvalue {{ {bits}, i1 }} {pair}, 1")
 
 
@@ -138,6 +150,7 @@ def _compare_exchange(w: FunctionWriter, at: str, kind: str, compare: str, text:
     if kind != bits:
         text = w.new(f"bitcast {kind} {text} to {bits}")
         compare = w.new(f"bitcast {kind} {compare} to {bits}")
-    pair = w.new(f"cmpxchg ptr {at}, {bits} {compare}, {bits} {text} seq_cst seq_cst, align {size}")
+    pair = w.new(f"cmpxchg ptr {at}, {bits} {compare}, {bits} {text} {ATOMIC} {ATOMIC}, "
+                 f"align {size}")
     got = w.new(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
     return got if kind == bits else w.new(f"bitcast {bits} {got} to {kind}")

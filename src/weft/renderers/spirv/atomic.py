@@ -2,6 +2,9 @@
 
 Elements of 8 and 16 bits in buffers are exchanged within their word of 32 bits. Private arrays
 belong to one work-item: there everything is a plain read and write.
+
+The operations are relaxed, and the order of one is that of fences around it: lavapipe loses
+updates where a compare-and-swap in a loop has an order of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +20,16 @@ from weft.renderers.spirv.function import Function, Term
 from weft.renderers.spirv.memory import Physical, Place, Private, at
 from weft.renderers.spirv.values import Values, is_narrow, wrapped
 
-__all__ = ["atomic"]
+__all__ = ["ORDERS", "SCOPES", "atomic", "fence"]
+
+# The memory model: scopes, and the semantics of fences, which are of buffers and of the memory of
+# groups. "seq_cst" is built of them (`fence`), as Vulkan has no order of all operations.
+SCOPES: Final = {"thread": spv.SCOPE_ITEM, "warp": spv.SCOPE_GROUP, "block": spv.SCOPE_GROUP,
+                 "device": spv.SCOPE_DEVICE, "system": spv.SCOPE_DEVICE}  # fmt: skip
+ORDERS: Final = {name: semantics | spv.BUFFERS | spv.GROUP_MEMORY for name, semantics in (
+    ("acquire", spv.ACQUIRE), ("release", spv.RELEASE), ("acq_rel", spv.ACQUIRE_RELEASE),
+    ("seq_cst", spv.ACQUIRE_RELEASE))}  # fmt: skip
+_UNUSED: Final = 12  # the byte of the status record at which no failure writes
 
 _OF_BOOLS: Final = ("and", "or", "xor", "exch", "cas")
 _DIRECT: Final = {"add": spv.ATOMIC_I_ADD, "sub": spv.ATOMIC_I_SUB, "and": spv.ATOMIC_AND,
@@ -46,6 +58,22 @@ class _Word(NamedTuple):
             return field
         mask = word.f.const("u32", (1 << self.bits) - 1)
         return (word & ~(mask << self.shift)) | ((field & mask) << self.shift)
+
+
+def fence(f: Function, order: str, scope: str, status: Term) -> None:
+    """Write a fence; `status` is the address of the status record of the launch.
+
+    For "seq_cst" it is two, with an addition to one word of the record between them. Such additions
+    follow each other, and each synchronises with the next: all that stands before one happens
+    before all that stands behind a later one, whichever item does it. It adds 1, because compilers
+    may make a load of an addition of 0.
+    """
+    barrier = f.const("u32", SCOPES[scope]).id, f.const("u32", ORDERS[order]).id
+    f.effect(spv.MEMORY_BARRIER, *barrier)
+    if order == "seq_cst" and scope != "thread":
+        f.emit(spv.ATOMIC_I_ADD, "u32", at(f, status + _UNUSED, "u32"), *_scope(f),
+               f.const("u32", 1).id)
+        f.effect(spv.MEMORY_BARRIER, *barrier)
 
 
 def atomic(v: Values, inst: AtomicInst, place: Place) -> Term:

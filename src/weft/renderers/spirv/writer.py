@@ -16,10 +16,10 @@ from weft.ir import linear as li
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.stmt import Memory
 from weft.renderers import ranges
-from weft.renderers.base import CUT
+from weft.renderers.base import CUT, FENCES_AROUND
 from weft.renderers.cstyle.uses import Uses
 from weft.renderers.spirv import opcodes as spv
-from weft.renderers.spirv.atomic import atomic
+from weft.renderers.spirv.atomic import ORDERS, atomic, fence
 from weft.renderers.spirv.failure import fail, failed, print_line
 from weft.renderers.spirv.function import Term
 from weft.renderers.spirv.memory import Physical, Place, Private, read
@@ -283,8 +283,13 @@ class LaunchWriter(Values):
             self.f.when(self.term(inst.mask), lambda: place.store(self.f, offset, value))
 
     def atomic(self, inst: li.AtomicInst) -> None:
-        """Write an atomic operation."""
+        """Write an atomic operation, whose order is that of fences around it."""
+        before, after = FENCES_AROUND[inst.order]
+        if before:
+            fence(self.f, before, inst.scope, self.status)
         self.define(inst.result, atomic(self, inst, self.place(inst.memory)))
+        if after:
+            fence(self.f, after, inst.scope, self.status)
 
     def prefetch(self, inst: li.PrefetchInst) -> None:
         """Ask for nothing: a prefetch is no more than a hint."""
@@ -303,17 +308,11 @@ class LaunchWriter(Values):
         """Wait for the work-items of the group, and see what they wrote."""
         f = self.f
         group = f.const("u32", spv.SCOPE_GROUP).id
-        f.effect(spv.CONTROL_BARRIER, group, group, self._ordered())
+        f.effect(spv.CONTROL_BARRIER, group, group, f.const("u32", ORDERS["acq_rel"]).id)
 
     def fence(self, inst: li.FenceInst) -> None:
         """Order memory."""
-        group = inst.scope == "block"
-        scope = self.f.const("u32", spv.SCOPE_GROUP if group else spv.SCOPE_DEVICE).id
-        self.f.effect(spv.MEMORY_BARRIER, scope, self._ordered())
-
-    def _ordered(self) -> int:
-        order = spv.ACQUIRE_RELEASE | spv.BUFFERS | spv.GROUP_MEMORY
-        return self.f.const("u32", order).id
+        fence(self.f, inst.order, inst.scope, self.status)
 
     # failures and lines
 

@@ -10,7 +10,7 @@ from weft.errors import said
 from weft.ir.analysis.registers import copied, copies, is_register
 from weft.ir.expr import Expr
 from weft.ir.position import thread_at
-from weft.ir.stmt import Atomic, For, If, Let, Load, Location, Memory, Stmt, Store, While
+from weft.ir.stmt import NEAR, Atomic, For, If, Let, Load, Location, Memory, Stmt, Store, While
 from weft.ir.tile import MISALIGNED, ODD_MATRIX, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
@@ -225,7 +225,7 @@ class Checks:
             changed = None if changed is None else np.repeat(changed, storage.unit)
         if storage.offset:
             at = at + storage.offset
-        narrow = isinstance(s, Atomic) and s.scope == "block"
+        narrow = isinstance(s, Atomic) and s.scope in NEAR
         found = shadow.access(kind, at, lanes, clocks, changed, narrow)
         self._events.extend([None] * (clocks.now - len(self._events)))
         self._events.append(s)

@@ -13,7 +13,7 @@ from weft.ir.dtype import DType
 from weft.ir.interpret import interpret_scalar as scalar
 from weft.ir.interpret.interpret_code import atomic_op, exchange
 from weft.ir.op import Op
-from weft.ir.stmt import Atomic, Barrier, Collective, Fence, Stmt
+from weft.ir.stmt import NEAR, RELEASES, Atomic, Barrier, Collective, Fence, Stmt
 from weft.runtimes.lockstep.shadow import WARP, bits
 from weft.runtimes.lockstep.values import held, to_stored, vector
 
@@ -59,9 +59,8 @@ def _atomic(m: Machine, s: Atomic) -> None:
     count = len(s.index)
     at, lanes = m.elements(s, storage, values[:count])
     value, compare = (m.spread(v)[lanes] for v in (values[count], values[-1]))
+    _tell(m, s, lanes)
     if m.checks is not None:
-        if s.order in ("release", "acq_rel", "seq_cst"):
-            m.checks.clocks.fence(lanes, near=s.scope == "block")
         m.checks.update(s, storage, at, lanes)
     d = s.memory.dtype
     old = np.zeros(len(at), held(d))
@@ -136,8 +135,13 @@ def _barrier(m: Machine, s: Barrier) -> None:
 
 def _fence(m: Machine, s: Fence) -> None:
     m.instructions += m.active
-    if m.checks is not None:
-        m.checks.clocks.fence(m.chosen, near=s.scope == "block")
+    _tell(m, s, m.chosen)
+
+
+def _tell(m: Machine, s: Fence | Atomic, lanes: Array) -> None:
+    """Note that others may learn from now on what threads did before."""
+    if m.checks is not None and s.order in RELEASES and s.scope != "thread":
+        m.checks.clocks.fence(lanes, near=s.scope in NEAR)
 
 
 # warps

@@ -13,14 +13,19 @@ from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.linear import AtomicInst
+from weft.ir.stmt import FENCE_ORDERS, THREAD_SCOPES
 from weft.renderers.cstyle.c.context import CWords
 from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.text import Text
 
-__all__ = ["OF_BOOLS", "atomic", "lacks", "step"]
+__all__ = ["ATOMIC", "FENCES", "OF_BOOLS", "SCOPES", "atomic", "fence", "lacks", "step"]
 
-_ORDER: Final = "__ATOMIC_SEQ_CST"
+# The memory model. Locked instructions of processors have the strongest order at no cost.
+ATOMIC: Final = "__ATOMIC_SEQ_CST"  # whatever the operation asks for
+FENCES: Final = {order: f"__ATOMIC_{order.upper()}" for order in FENCE_ORDERS}
+SCOPES: Final = {scope: f"__atomic_{'signal' if scope == 'thread' else 'thread'}_fence"
+                 for scope in THREAD_SCOPES}  # fmt: skip
 _BUILTIN: Final = {"add": "fetch_add", "sub": "fetch_sub", "and": "fetch_and", "or": "fetch_or",
                    "xor": "fetch_xor"}  # fmt: skip
 OF_BOOLS: Final = ("and", "or", "xor", "exch", "cas")
@@ -38,20 +43,25 @@ def atomic(w: CWords, inst: AtomicInst, address: Text, value: Text, compare: Tex
         define(w, name, t, f"{w.SPACE}{t} *p, {t} old, {t} x",
                f"{bits} found = {w.same_bits('old', d, dt.unsigned(d.bits), 1)};",
                f"__atomic_compare_exchange_n(({w.SPACE}{bits} *)p, &found, "
-               f"{w.same_bits('x', d, dt.unsigned(d.bits), 1)}, 0, {_ORDER}, {_ORDER});",
+               f"{w.same_bits('x', d, dt.unsigned(d.bits), 1)}, 0, {ATOMIC}, {ATOMIC});",
                f"return {w.same_bits('found', dt.unsigned(d.bits), d, 1)};")
         return w.call(name, address, compare, value)
     if kind == "exch":
         bits = w.type(dt.unsigned(d.bits))
         raw = w.same_bits("x", d, dt.unsigned(d.bits), 1)
-        got = f"__atomic_exchange_n(({w.SPACE}{bits} *)p, {raw}, {_ORDER})"
+        got = f"__atomic_exchange_n(({w.SPACE}{bits} *)p, {raw}, {ATOMIC})"
         define(w, name, t, params, f"const {bits} old = {got};",
                f"return {w.same_bits('old', dt.unsigned(d.bits), d, 1)};")
     elif kind in _BUILTIN and d.kind != "f":
-        define(w, name, t, params, f"return __atomic_{_BUILTIN[kind]}(p, x, {_ORDER});")
+        define(w, name, t, params, f"return __atomic_{_BUILTIN[kind]}(p, x, {ATOMIC});")
     else:
         _loop(w, inst, d, name)
     return w.call(name, address, value)
+
+
+def fence(order: str, scope: str) -> str:
+    """Return the statement of a fence."""
+    return f"{SCOPES[scope]}({FENCES[order]});"
 
 
 def _loop(w: CWords, inst: AtomicInst, d: DType, name: str) -> None:
@@ -60,7 +70,7 @@ def _loop(w: CWords, inst: AtomicInst, d: DType, name: str) -> None:
     t, bits = w.stored(d), w.type(unsigned)
     new, replaces = step(w, inst, d)
     wide = w.type(dt.float32) if is_narrow(d) else t
-    body = [f"{bits} raw = __atomic_load_n(({w.SPACE}{bits} *)p, __ATOMIC_RELAXED);", "for (;;) {",
+    body = [f"{bits} raw = __atomic_load_n(({w.SPACE}{bits} *)p, {ATOMIC});", "for (;;) {",
             f"  const {t} old = {w.same_bits('raw', unsigned, d, 1)};"]
     if is_narrow(d):
         read = convert_narrow(w, Text("old"), d, dt.float32, 1).text
@@ -71,8 +81,8 @@ def _loop(w: CWords, inst: AtomicInst, d: DType, name: str) -> None:
     if replaces:
         body.append(f"  if (!({replaces})) return old;")
     body += [f"  const {bits} next = {w.same_bits(new, d, unsigned, 1)};",
-             f"  if (__atomic_compare_exchange_n(({w.SPACE}{bits} *)p, &raw, next, 0, {_ORDER}, "
-             f"{_ORDER}))", "    return old;", "}"]  # fmt: skip
+             f"  if (__atomic_compare_exchange_n(({w.SPACE}{bits} *)p, &raw, next, 0, {ATOMIC}, "
+             f"{ATOMIC}))", "    return old;", "}"]  # fmt: skip
     define(w, name, t, f"{w.SPACE}{t} *p, {t} x", *body)
 
 

@@ -23,7 +23,7 @@ from weft.ir.stmt import Memory
 from weft.renderers import ranges
 from weft.renderers.base import NO_MEMORY, Source
 from weft.renderers.cstyle.base import CStyleRenderer, Writer
-from weft.renderers.cstyle.c.atomic import atomic
+from weft.renderers.cstyle.c.atomic import atomic, fence
 from weft.renderers.cstyle.c.calls import call_function, clock, print_line
 from weft.renderers.cstyle.c.context import Mask
 from weft.renderers.cstyle.c.export import declared, exported
@@ -378,9 +378,9 @@ class CWriter(CValues):
             raise UnsupportedError("render", found="a barrier inside a parallel loop",
                                    expected="the loop split at the barrier")
 
-    def fence(self, inst: Inst) -> None:
+    def fence(self, inst: li.FenceInst) -> None:
         """Order memory."""
-        self.emit("__atomic_thread_fence(__ATOMIC_SEQ_CST);")
+        self.emit(fence(inst.order, inst.scope))
 
     # what `weft.renderers.cstyle.c.calls` writes
 

@@ -3,6 +3,10 @@
 The language has compare-and-swap of 32 and 64 bits. Shorter elements are exchanged within their
 word; what has no function of its own is a loop around compare-and-swap. Private arrays belong to
 one work-item: there the same functions are plain reads and writes.
+
+The functions order nothing else, so the order of an operation is that of fences around it. These
+are clang's, as vectors are, because ``mem_fence`` is for the group alone from OpenCL 2.0 on, and
+empty in PoCL. In version 1.2 it orders all memory, and oclgrind has no other.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.linear import AtomicInst
-from weft.renderers.cstyle.c.atomic import OF_BOOLS, lacks, step
+from weft.renderers.cstyle.c.atomic import FENCES, OF_BOOLS, lacks, step
 from weft.renderers.cstyle.c.context import CWords
 from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
 from weft.renderers.cstyle.opencl.target import ATOMICS
@@ -21,8 +25,14 @@ from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.text import Text
 
 _SHARED: Final = ("__global", "__local")
-__all__ = ["atomic"]
+__all__ = ["FENCE", "FENCES", "atomic"]
 
+# The memory model: a fence of several work-items, of the orders of C and in any scope.
+FENCE: Final = """#if __OPENCL_VERSION__ >= 200
+#define WEFT_FENCE(order) __atomic_thread_fence(order)
+#else
+#define WEFT_FENCE(order) mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE)
+#endif"""
 _FUNCTIONS: Final = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor",
                      "exch": "xchg"}  # fmt: skip
 _PLAIN: Final = {"add": "old + x", "sub": "old - x", "and": "old & x", "or": "old | x",

@@ -29,12 +29,12 @@ from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Memory
 from weft.renderers import ranges
-from weft.renderers.base import PLAIN, Source, Style
+from weft.renderers.base import FENCES_AROUND, PLAIN, Source, Style
 from weft.renderers.cstyle.base import CStyleRenderer, Writer
 from weft.renderers.cstyle.c.function import Function
 from weft.renderers.cstyle.c.renderer import CWriter
 from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
-from weft.renderers.cstyle.opencl.atomic import atomic
+from weft.renderers.cstyle.opencl.atomic import FENCE, FENCES, atomic
 from weft.renderers.cstyle.opencl.target import ROUNDED
 from weft.renderers.cstyle.opencl.text import FAIL, PRELUDE, PRINTED, RESERVED
 from weft.renderers.cstyle.operations import define
@@ -187,9 +187,20 @@ class OpenCLWriter(CWriter):
             at = infix("+", Text(self.memory(inst.memory)), self.operand(inst.offset))
             self.emit(f"{self.call(name, at).text};")
 
-    def fence(self, inst: Inst) -> None:
+    def atomic(self, inst: li.AtomicInst) -> None:
+        """Write an atomic operation, whose order is that of fences around it."""
+        before, after = FENCES_AROUND[inst.order]
+        self._fence(before, inst.scope)
+        super().atomic(inst)
+        self._fence(after, inst.scope)
+
+    def fence(self, inst: li.FenceInst) -> None:
         """Order memory."""
-        self.emit("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);")
+        self._fence(inst.order, inst.scope)
+
+    def _fence(self, order: str, scope: str) -> None:
+        if order and scope != "thread":  # whose order is that of the text
+            self.emit(f"{self.helper('WEFT_FENCE', lambda: FENCE)}({FENCES[order]});")
 
     # control flow
 

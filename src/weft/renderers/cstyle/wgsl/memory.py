@@ -18,8 +18,11 @@ from weft.renderers.cstyle.narrow import is_narrow
 from weft.renderers.cstyle.text import Text, atom
 from weft.renderers.cstyle.wgsl.context import WGSLWords
 
-__all__ = ["Place", "atomic", "get", "put"]
+__all__ = ["ORDERS", "Place", "atomic", "get", "put"]
 
+# The memory model: operations on atomic words order nothing else, and nothing but a barrier of the
+# group orders memory, so no other order can be written.
+ORDERS: Final = ("relaxed",)
 _NATIVE: Final = ("add", "sub", "and", "or", "xor", "exch", "min", "max")
 _BY_HALVES: Final = ("add", "sub", "and", "or", "xor")
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from weft.ir import dtype as dt
 from weft.renderers.cstyle.c.target import LACKING
+from weft.renderers.cstyle.wgsl.memory import ORDERS
 from weft.target import ASSUMED, REPORTED, SIMT, Target, native_operations
 
 __all__ = ["ENDS_LOOPS", "POOREST", "webgpu_target"]
@@ -38,7 +39,7 @@ def webgpu_target(facts: Mapping[str, Any] = POOREST) -> Target:
         name="webgpu", arch="wgsl", style=SIMT, vector_bytes=4,
         group_items=min(_ITEMS, int(facts["max_threads"])), max_items=int(facts["max_threads"]),
         shared_bytes=int(facts["shared_bytes"]) - _KEPT,
-        emulated=frozenset({dt.float64.text}),
+        emulated=frozenset({dt.float64.text}), orders=ORDERS,
         features=(ENDS_LOOPS,) if facts.get("max_turns") else (),
         cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or 0), operations=operations,

@@ -13,7 +13,7 @@ from weft.ir.dtype import DType
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op, Operation
 from weft.renderers import ranges
-from weft.renderers.base import CUT, encode_float
+from weft.renderers.base import CUT, check_order, encode_float
 from weft.renderers.cstyle.base import Writer
 from weft.renderers.cstyle.context import Row
 from weft.renderers.cstyle.narrow import is_narrow
@@ -350,6 +350,7 @@ class WGSLWriter(Writer):
 
     def atomic(self, inst: li.AtomicInst) -> None:
         """Write an atomic operation."""
+        check_order(self.target, inst)
         made = atomic(self, inst, self.place(inst.memory.name), self.index(inst.offset),
                       self.operand(inst.value), self.operand(inst.compare or inst.value))
         if self.uses.count.get(inst.result.id):
@@ -446,10 +447,9 @@ class WGSLWriter(Writer):
         self.emit("storageBarrier();")
         self.emit("workgroupBarrier();")
 
-    def fence(self, inst: Inst) -> None:
-        """Order memory: in this language a barrier alone does, and atomic accesses see all."""
-        raise UnsupportedError(self.target.name, found="a memory fence",
-                               expected="kernels that order memory by barriers")
+    def fence(self, inst: li.FenceInst) -> None:
+        """Order memory: in this language a barrier of the group alone does."""
+        check_order(self.target, inst)
 
     def call_function(self, inst: li.CallInst) -> None:
         """Refuse a function of the process."""
