@@ -28,6 +28,23 @@ class _Names:
         return [t.clone(memory_format=torch.contiguous_format) for t in found]  # not expanded
 
 
+class _RowMajor(torch.overrides.TorchFunctionMode):
+    """Lets what is computed lie in row-major order, as Weft's values do.
+
+    PyTorch keeps the strides of operands, which decide what `view` refuses and `reshape` copies.
+    """
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if not isinstance(made, torch.Tensor) or made.is_contiguous():
+            return made
+        memory = made.untyped_storage().data_ptr()
+        given = torch.utils._pytree.tree_leaves((args, kwargs))
+        shares = any(isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory
+                     for t in given)  # fmt: skip
+        return made if shares else made.contiguous()
+
+
 def _leaf(shape, dtype, seed, kind="calm", grad=False):
     return torch.tensor(numbers(shape, dtype, seed, kind)).requires_grad_(grad)
 
@@ -45,7 +62,7 @@ def execute(lines):
     """
     names = {"weft": _Names(), "leaf": _leaf}
     saved = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t)
-    with saved, warnings.catch_warnings():
+    with saved, _RowMajor(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for line in lines:
             refused = line.endswith(REFUSED)

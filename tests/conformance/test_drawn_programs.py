@@ -152,6 +152,21 @@ def test_gradients_are_compared_with_pytorch(monkeypatch):
         compare_with_torch(Drawn(WRITTEN, True), wanted)
 
 
+PERMUTED = ["v0 = leaf((2, 9, 4), 'float32', 1, 'calm', True)", "v1 = v0.permute([0, 2, 1])",
+            "v2 = v1 * 2", "v2.detach().view(2, -1)[1:] = -1", "v3 = v1.clone()",
+            "v3.detach().reshape(-1).add_(0.5)", "v4 = (v2 * v3).sum()", "v4.backward()",
+            "g0 = v0.grad"]  # fmt: skip
+
+
+@pytest.mark.requires("torch")
+def test_what_is_computed_from_permuted_values_lies_in_row_major_order(monkeypatch):
+    """PyTorch's results keep strides, so that it would refuse the view, and copy for `reshape`."""
+    assert fails(Drawn(PERMUTED, True), ["torch"]) is None
+    right = weft.Tensor.reshape
+    monkeypatch.setattr(weft.Tensor, "reshape", lambda self, *shape: right(self, *shape).clone())
+    assert "torch: WrongError: v3: 72 of 72 differ" in fails(Drawn(PERMUTED, True), ["torch"])
+
+
 def test_bounds_of_errors_follow_the_operations():
     x = weft.tensor(np.array([[0.5, 1.25, -2.0]], np.float32))
     known = Reference()
