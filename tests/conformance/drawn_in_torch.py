@@ -10,7 +10,8 @@ from capabilities import module
 
 torch = module("torch")
 
-CLOSE = {"float32": 1e-4, "float64": 1e-11}  # of the largest element, beside the error bounds
+# Of the largest element, beside the error bounds, by the narrowest type that a program computes in.
+CLOSE = {"float32": 1e-4, "float64": 1e-11}
 _FACTOR = 4  # between the error bounds of Weft's formulas and PyTorch's
 # What PyTorch forbids and Weft does.
 _FORBIDDEN = ("created in no_grad mode", "to a single memory location")
@@ -95,21 +96,23 @@ def compare_with_torch(drawn, wanted):
         If they differ.
     """
     found = execute(drawn.lines)
+    close = max([CLOSE.get(str(value[0].dtype), 0) for value in wanted.values() if value])
     for name, t in (found or {}).items():
         if (t is None) != (wanted[name] is None):
             raise WrongError(f"{name} is {wanted[name]}, in PyTorch {t}")
         if t is not None:
-            _compare(name, t.detach().numpy(), *wanted[name])
+            _compare(name, t.detach().numpy(), *wanted[name], close)
 
 
-def _compare(name, got, value, error):
+def _compare(name, got, value, error, close):
     if got.dtype != value.dtype or got.shape != value.shape:
         raise WrongError(f"{name}: {value.dtype}{value.shape}, "
                          f"in PyTorch {got.dtype}{got.shape}")  # fmt: skip
     a, b = got.astype(np.float64), value.astype(np.float64)
     size = np.max(np.abs(b), initial=0, where=np.isfinite(b))
+    close = close if value.dtype.kind == "f" else 0
     with np.errstate(all="ignore"):
-        near = np.abs(a - b) <= _FACTOR * error + CLOSE.get(str(value.dtype), 0) * (size + 0.01)
+        near = np.abs(a - b) <= _FACTOR * error + close * (size + 0.01)
         # PyTorch multiplies with masks, where Weft selects: 0 times NaN is NaN.
         off = ~((a == b) | near | np.isnan(a) | np.isinf(error))
     if off.any():
