@@ -74,3 +74,18 @@ def test_weights_that_are_read_beside_their_contraction_after_a_change(way):
     slope = 2 * weights @ v @ v.T + a
     wanted = weights * (slope - (slope * weights).sum(-1, keepdims=True))
     np.testing.assert_allclose(t.grad.numpy(), wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("realizes", [False, True])
+@pytest.mark.parametrize("view", [lambda t: t.reshape(24, 4).reshape(8, 12),
+                                  lambda t: t.unsqueeze(0).squeeze(0)])  # fmt: skip
+def test_a_view_in_the_shape_of_its_base_has_a_gradient_of_its_own(view, realizes):
+    x = weft.ones(SHAPE).requires_grad_()
+    y = x * 2
+    early = view(y)
+    if realizes:
+        y.tolist()
+    for part in (early, view(y)):
+        loss = (part * 2).sum() + (y * 3).sum()
+        found = [t[0, 0].item() for t in weft.grad(loss, (part, y, x))]
+        assert found == [2, 5, 10]
