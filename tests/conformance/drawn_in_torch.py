@@ -10,7 +10,8 @@ from capabilities import module
 
 torch = module("torch")
 
-CLOSE = {"float32": 1e-4, "float64": 1e-11}  # of the largest element, beside the error bounds
+# Of the largest element, beside the error bounds, by the narrowest type that a program computes in.
+CLOSE = {"float32": 1e-4, "float64": 1e-11}
 _FACTOR = 4  # between the error bounds of Weft's formulas and PyTorch's
 # What PyTorch forbids and Weft does.
 _FORBIDDEN = ("created in no_grad mode", "to a single memory location")
@@ -26,6 +27,23 @@ class _Names:
     def grad(outputs, inputs):
         found = torch.autograd.grad(outputs, inputs, retain_graph=True)
         return [t.clone(memory_format=torch.contiguous_format) for t in found]  # not expanded
+
+
+class _RowMajor(torch.overrides.TorchFunctionMode):
+    """Lets what is computed lie in row-major order, as Weft's values do.
+
+    PyTorch keeps the strides of operands, which decide what `view` refuses and `reshape` copies.
+    """
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if not isinstance(made, torch.Tensor) or made.is_contiguous():
+            return made
+        memory = made.untyped_storage().data_ptr()
+        given = torch.utils._pytree.tree_leaves((args, kwargs))
+        shares = any(isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory
+                     for t in given)  # fmt: skip
+        return made if shares else made.contiguous()
 
 
 def _leaf(shape, dtype, seed, kind="calm", grad=False):
@@ -45,7 +63,7 @@ def execute(lines):
     """
     names = {"weft": _Names(), "leaf": _leaf}
     saved = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t)
-    with saved, warnings.catch_warnings():
+    with saved, _RowMajor(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for line in lines:
             refused = line.endswith(REFUSED)
@@ -78,21 +96,23 @@ def compare_with_torch(drawn, wanted):
         If they differ.
     """
     found = execute(drawn.lines)
+    close = max([CLOSE.get(str(value[0].dtype), 0) for value in wanted.values() if value])
     for name, t in (found or {}).items():
         if (t is None) != (wanted[name] is None):
             raise WrongError(f"{name} is {wanted[name]}, in PyTorch {t}")
         if t is not None:
-            _compare(name, t.detach().numpy(), *wanted[name])
+            _compare(name, t.detach().numpy(), *wanted[name], close)
 
 
-def _compare(name, got, value, error):
+def _compare(name, got, value, error, close):
     if got.dtype != value.dtype or got.shape != value.shape:
         raise WrongError(f"{name}: {value.dtype}{value.shape}, "
                          f"in PyTorch {got.dtype}{got.shape}")  # fmt: skip
     a, b = got.astype(np.float64), value.astype(np.float64)
     size = np.max(np.abs(b), initial=0, where=np.isfinite(b))
+    close = close if value.dtype.kind == "f" else 0
     with np.errstate(all="ignore"):
-        near = np.abs(a - b) <= _FACTOR * error + CLOSE.get(str(value.dtype), 0) * (size + 0.01)
+        near = np.abs(a - b) <= _FACTOR * error + close * (size + 0.01)
         # PyTorch multiplies with masks, where Weft selects: 0 times NaN is NaN.
         off = ~((a == b) | near | np.isnan(a) | np.isinf(error))
     if off.any():

@@ -152,6 +152,38 @@ def test_gradients_are_compared_with_pytorch(monkeypatch):
         compare_with_torch(Drawn(WRITTEN, True), wanted)
 
 
+NARROWED = ["v0 = leaf((2, 130), 'float64', 42268, 'calm', True)", "v1 = v0.to(weft.float32)",
+            "v2 = v1 * v1", "v3 = weft.cat([v2, v2], 0)", "v4 = v3.sum() + v1.sum() + v0.sum()",
+            "v4.backward()", "g0 = v0.grad"]  # fmt: skip
+
+
+@pytest.mark.requires("torch")
+def test_roundings_of_the_narrowest_type_tell_how_near_pytorch_has_to_be():
+    assert fails(Drawn(NARROWED, True), ["torch"]) is None
+    from drawn_in_torch import compare_with_torch
+
+    wanted = run(Drawn(WRITTEN, True))
+    value, error = wanted["v1"]
+    wanted["v1"] = value + np.float32(0.01), error
+    with pytest.raises(WrongError, match="v1: 12 of 12 differ"):
+        compare_with_torch(Drawn(WRITTEN, True), wanted)
+
+
+PERMUTED = ["v0 = leaf((2, 9, 4), 'float32', 1, 'calm', True)", "v1 = v0.permute([0, 2, 1])",
+            "v2 = v1 * 2", "v2.detach().view(2, -1)[1:] = -1", "v3 = v1.clone()",
+            "v3.detach().reshape(-1).add_(0.5)", "v4 = (v2 * v3).sum()", "v4.backward()",
+            "g0 = v0.grad"]  # fmt: skip
+
+
+@pytest.mark.requires("torch")
+def test_what_is_computed_from_permuted_values_lies_in_row_major_order(monkeypatch):
+    """PyTorch's results keep strides, so that it would refuse the view, and copy for `reshape`."""
+    assert fails(Drawn(PERMUTED, True), ["torch"]) is None
+    right = weft.Tensor.reshape
+    monkeypatch.setattr(weft.Tensor, "reshape", lambda self, *shape: right(self, *shape).clone())
+    assert "torch: WrongError: v3: 72 of 72 differ" in fails(Drawn(PERMUTED, True), ["torch"])
+
+
 def test_bounds_of_errors_follow_the_operations():
     x = weft.tensor(np.array([[0.5, 1.25, -2.0]], np.float32))
     known = Reference()
@@ -165,6 +197,19 @@ def test_bounds_of_errors_follow_the_operations():
     near = value + (error / 2).astype(np.float32)
     assert difference(near, value, error) is None
     assert "1 of 1 differ" in difference(value + np.float32(1), value, error)
+
+
+def test_products_of_subnormal_bfloat16_may_count_as_zeros():
+    tiny, large = 2.0**-127, 2.0**126
+    x = weft.tensor(np.array([[tiny, 1.0], [1.0, 1.0]], np.float32))
+    y = weft.tensor(np.array([[large, 1.0], [1.0, 1.0]], np.float32))
+    assert Reference().of((x @ y)._value())[1][0, 0] < 1e-4
+    value, error = Reference().of((x.to(weft.bfloat16) @ y.to(weft.bfloat16))._value())
+    assert value[0].tolist() == [1.5, 1.0]
+    for flushed in (value, value - np.array([[0.5, 0], [0, 0]], value.dtype)):
+        assert difference(flushed, value, error) is None
+    near = value + np.array([[0, 0], [0, 1]], value.dtype)
+    assert "1 of 4 differ" in difference(near, value, error)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

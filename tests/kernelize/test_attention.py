@@ -183,6 +183,23 @@ def test_a_projection_keeps_its_bias_beside_the_attention(rng):
     np.testing.assert_allclose(run(x, w, b).numpy(), wanted, rtol=1e-4, atol=2e-5)
 
 
+def test_queries_that_a_later_product_has_stored(rng):
+    """A product of rows with themselves stores what the attention before it has inlined."""
+    x, k, v = tensors(normal(rng, 2, 9, 16), normal(rng, 6, 4), normal(rng, 6, 5))
+
+    def run():
+        q = x[:, :, weft.tensor([1, 5, 14, 15])]
+        return (q @ k.transpose(0, 1)).softmax(-1) @ v, q @ q.transpose(-1, -2)
+
+    assert "attention" in kinds(*run())
+    q = x.numpy()[:, :, [1, 5, 14, 15]].astype(np.float64)
+    out, squares = run()
+    weft.realize(out, squares)
+    wanted = reference(q, k.numpy(), v.numpy(), scale=1.0)
+    np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(squares.numpy(), q @ q.swapaxes(1, 2), rtol=1e-4, atol=2e-5)
+
+
 def test_gradients_stay_correct_beside_the_forward(rng):
     arrays = [normal(rng, 2, 12, 5) for _ in range(3)]
     ours = [weft.tensor(a, requires_grad=True) for a in arrays]

@@ -77,6 +77,10 @@ def gathered(u):
     return u + 0.1 * (u[after] + u[before] + u[:, after] + u[:, before] - 4 * u)
 
 
+def gathered_row(u):
+    return 0.9 * u + 0.1 * u[weft.tensor([0]) // 8].sin()  # 0, whatever a test puts there
+
+
 def joined(u):
     up, down = weft.cat([u[1:], u[:1]], 0), weft.cat([u[-1:], u[:-1]], 0)
     return u + 0.1 * (up + down - 2 * u)
@@ -202,6 +206,7 @@ KINDS = {f.__name__: (f, shapes) for f, shapes in {
     flipped: [SQUARE], turned: [SQUARE], recurrence: [(40,)], normed: [SQUARE],
     upwind: [SQUARE], windows: [(40,)], layers: [SQUARE, (16,)], softmaxes: [SQUARE],
     standardised: [SQUARE], shares: [SQUARE], both_sums: [SQUARE], bodies: [(16, 3)] * 2,
+    gathered_row: [(1, 16)],
 }.items()}  # fmt: skip
 
 

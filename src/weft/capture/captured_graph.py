@@ -475,6 +475,7 @@ class Entry:
         known = dict(past.leaves)
         for leaf, value in zip(self.read_nodes, past.captured, strict=True):
             known[leaf] = infer.reshape(value, leaf.shape)
+            known[infer.reshape(leaf, value.shape)] = value  # the node that others read, too
         for leaf, given in zip(self.leaf_nodes, past.arguments, strict=True):
             if given is not None:
                 known[leaf] = given

@@ -17,7 +17,7 @@ from weft.graph import (
     gradients_reduce,
     gradients_softmax,
 )
-from weft.graph.formula import constant_of
+from weft.graph.formula import constant_of, definition
 from weft.graph.gradients_softmax import Softmax
 from weft.ir import infer
 from weft.ir import node as nd
@@ -42,9 +42,9 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
               ) -> list[Node | None]:  # fmt: skip
     """Return the gradient of ``sum(seed * output)`` for each node of `wrt`.
 
-    A storage that still knows the node realized into it (`Storage.origin`) is differentiated
-    through, and stands for that node in `wrt`. DETACH stops gradients,
-    or says where they go; only floats have any.
+    A storage that still knows the node realized into it (`Storage.origin`) stands for that node,
+    here and in `wrt`: parts of a gradient are added in the same order, and with the same bits,
+    whatever was realized. DETACH stops gradients, or says where they go; only floats have any.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
     ShapeError
         If a seed has another shape than its output.
     """
-    targets = [_definition(w) for w in wrt]
+    targets = [definition(w) for w in wrt]
+    outputs = [definition(o) for o in outputs]
     grads: dict[Node, Node] = {}
     for output, seed in zip(outputs, seeds, strict=True):
         _check_seed(output, seed)
@@ -109,6 +110,7 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
             reached.update(_custom(node, parts.pop(node, {}), grads, needed))
             continue
         for position, arg in enumerate(nd.gradient_operands(node)):
+            arg = definition(arg)
             if arg in needed:
                 reached.add(arg)
                 part = None if g is None else _rule(node, position)(node, g)
@@ -126,7 +128,8 @@ def _custom(node: Node, given: dict[int, Node], grads: dict[Node, Node],
 
     What the function gives no gradient has none, as if it did not depend on it.
     """
-    wanted = [(i, arg) for i, arg in enumerate(node.attr.inputs) if arg in needed]
+    inputs = enumerate(map(definition, node.attr.inputs))
+    wanted = [(i, arg) for i, arg in inputs if arg in needed]
     if not given:
         return [arg for _, arg in wanted]
     made = node.attr.rule(node, given)
@@ -208,23 +211,8 @@ def _is_stored(node: Node) -> bool:
     return node.op in (Op.REDUCE, Op.SCATTER)
 
 
-def _origin(node: Node) -> Node | None:
-    """Return what was realized into a leaf, if it was kept for differentiation."""
-    return node.attr.origin  # type: ignore[no-any-return]
-
-
-def _definition(node: Node) -> Node:
-    """Return the node that a leaf was realized from: both are one value, used before and after."""
-    while True:
-        base = nd.base(node)
-        origin = _origin(base) if base.op is Op.BUFFER else None
-        if origin is None or not infer.same_shape(origin.shape, node.shape):
-            return node
-        node = origin
-
-
 def _parents(node: Node) -> tuple[Node, ...]:
-    return tuple([a for a in nd.gradient_operands(node) if a.dtype.kind == "f"])
+    return tuple([definition(a) for a in nd.gradient_operands(node) if a.dtype.kind == "f"])
 
 
 def _differentiable(outputs: Sequence[Node]) -> list[Node]:

@@ -104,6 +104,16 @@ def constant_of(node: Node) -> bool | int | float | None:
     return node.attr if node.op is Op.CONST else None
 
 
+def definition(node: Node) -> Node:
+    """Return the node that a leaf was realized from: both are one value, used before and after."""
+    while True:
+        base = node.args[0] if node.op is Op.RESHAPE else node
+        origin: Node | None = base.attr.origin if base.op is Op.BUFFER else None
+        if origin is None or not infer.same_shape(origin.shape, node.shape):
+            return node
+        node = origin
+
+
 def is_one(value: Value | Number) -> bool:
     """Whether every element is 1."""
     known = constant_of(value.node) if isinstance(value, Value) else value

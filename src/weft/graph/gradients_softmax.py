@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from weft.graph.formula import Value, constant_of, keep_axes
+from weft.graph.formula import Value, constant_of, definition, keep_axes
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.infer import same_dim
@@ -39,22 +39,25 @@ class Softmax(Record):
 
 def match(node: Node) -> Softmax | None:
     """Return the softmax that a quotient is, or None."""
-    if node.op is not Op.DIV or node.args[0].op is not Op.EXP:
+    if node.op is not Op.DIV:
         return None
-    exp, total = node.args
+    exp, total = map(definition, node.args)
+    if exp.op is not Op.EXP:
+        return None
     inside = [exp, total]
     base = total
     while base.op is Op.EXPAND or base.op is Op.RESHAPE or _is_guard(base, 1.0):
-        base = base.args[2 if base.op is Op.WHERE else 0]
+        base = definition(base.args[2 if base.op is Op.WHERE else 0])
         inside.append(base)
-    if base.op is not Op.REDUCE or base.attr.kind != "sum" or base.args[0] is not exp or (
-        len(base.attr.axes) != 1 or not _along(total, base.attr.axes[0])
+    if base.op is not Op.REDUCE or base.attr.kind != "sum" or (
+        definition(base.args[0]) is not exp or len(base.attr.axes) != 1
+        or not _along(total, base.attr.axes[0])
     ):
         return None
-    axis, operand = base.attr.axes[0], exp.args[0]
+    axis, operand = base.attr.axes[0], definition(exp.args[0])
     if operand.op is Op.SUB and _is_maximum(operand.args[1], operand.args[0], axis):
         inside.append(operand)
-        operand = operand.args[0]
+        operand = definition(operand.args[0])
     return Softmax(node, operand, axis, frozenset(inside))
 
 
@@ -62,9 +65,9 @@ def _is_maximum(shift: Node, x: Node, axis: int) -> bool:
     """Whether `shift` is the largest element of `x` along the axis."""
     base = shift
     while base.op in _SHIFTS or _is_guard(base, 0.0):
-        base = base.args[2 if base.op is Op.WHERE else 0]
+        base = definition(base.args[2 if base.op is Op.WHERE else 0])
     return (_along(shift, axis) and base.op is Op.REDUCE and base.attr.kind == "max"
-            and base.args[0] is x and base.attr.axes == (axis,))
+            and definition(base.args[0]) is definition(x) and base.attr.axes == (axis,))
 
 
 def _along(node: Node, axis: int) -> bool:
@@ -86,7 +89,7 @@ def users_of(order: Iterable[Node], outputs: Iterable[Node]) -> dict[Node, list[
     """Return which nodes of a graph read each of its nodes; an output reads itself."""
     users: dict[Node, list[Node]] = {}
     for node in order:
-        for arg in dict.fromkeys(node.args):
+        for arg in dict.fromkeys(map(definition, nd.gradient_operands(node))):
             users.setdefault(arg, []).append(node)
     for node in outputs:
         users.setdefault(node, []).append(node)
@@ -141,7 +144,7 @@ def _total_of_output(softmax: Softmax, users: Mapping[Node, list[Node]],
         if node.op is Op.REDUCE:
             break
         after = users.get(node, ())
-        if len(after) != 1 or sum(a is node for a in after[0].args) != 1:
+        if len(after) != 1 or sum(definition(a) is node for a in after[0].args) != 1:
             return None
         moved = _follow(after[0], node, labels)
         if moved is None:
@@ -194,10 +197,10 @@ def _follow(user: Node, node: Node,
             return None
         rest = iter(a for a, d in zip(labels, node.shape, strict=True) if not same_dim(d, 1))
         return tuple(None if same_dim(d, 1) else next(rest) for d in user.shape)
-    if op is Op.MUL or op is Op.NEG or (op is Op.DIV and user.args[0] is node):
+    if op is Op.MUL or op is Op.NEG or (op is Op.DIV and definition(user.args[0]) is node):
         return labels
-    if op is Op.WHERE and user.args[0] is not node and all(
-        a is node or constant_of(a) == 0 for a in user.args[1:]
+    if op is Op.WHERE and definition(user.args[0]) is not node and all(
+        definition(a) is node or constant_of(a) == 0 for a in user.args[1:]
     ):
         return labels
     if op is Op.REDUCE and user.attr.kind == "sum":

@@ -37,6 +37,7 @@ _FUNCTION_ROUNDINGS: Final = 3  # of functions that are not correctly rounded
 _F64: Final = np.float64
 _SLACK: Final = 1.001  # for the rounding of the bounds themselves
 _LEAST: Final = 2.0**-1074  # an error that leaves nothing open but the sign of a zero
+_LEAST_NORMAL: Final = 2.0**-126  # of bfloat16 and float32
 _EXACT_UNITS: Final = 2.0**10  # terms that are multiples of its reciprocal
 _MOST_EXACT: Final = 2.0**22  # add up without rounding while their magnitudes, in units, do
 _MOST_DOUBLINGS: Final = 100.0  # of a product of elements: further on it may overflow on the way
@@ -80,6 +81,9 @@ class Reference:
             for node in nd.toposort(nodes):
                 if node not in values:
                     args, own = [values[a] for a in node.args], [errors[a] for a in node.args]
+                    if _sums_narrow_products(node):
+                        factors = [values[f] for f in node.args[0].args]
+                        own = [own[0] + _counted_as_zero(*factors)]
                     value = value_of(node, args, self._env)
                     errors[node] = _bound(node, args, own, value, self._env)
                     values[node] = value
@@ -207,6 +211,29 @@ def _bitcast(context: _Context) -> Array:
 
 
 # reductions and scans
+
+
+def _sums_narrow_products(node: Node) -> bool:
+    """Whether a node sums products of bfloat16 in float32."""
+    return node.op is Op.REDUCE and node.attr.kind == "sum" and node.dtype is dt.float32 and (
+        node.args[0].op is Op.MUL and all(map(_is_narrow, node.args[0].args)))
+
+
+def _is_narrow(node: Node) -> bool:
+    while node.op.group == "movement" or node.op in _MOVES:
+        node = node.args[0]
+    return node.op is Op.CAST and node.args[0].dtype is dt.bfloat16
+
+
+def _counted_as_zero(a: Array, b: Array) -> Array:
+    """Return the products that dot products of bfloat16 may count as zeros.
+
+    They are those of subnormal elements and those that are subnormal (`docs/design/numerics.md`).
+    """
+    a, b = np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64))
+    product = a * b
+    lost = (a < _LEAST_NORMAL) | (b < _LEAST_NORMAL) | (product < _LEAST_NORMAL)
+    return np.where(lost, product, 0.0)
 
 
 def _reduce(context: _Context) -> Array:

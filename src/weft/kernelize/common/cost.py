@@ -248,12 +248,16 @@ class Costs:
         self.maps.store(node)
 
     def _inlining(self, node: Node) -> list[Node]:
-        """Return the values so far that inline another one, operands first."""
+        """Return the values so far that inline another one, operands first.
+
+        What an attention makes is inlined in none, and so is not stored for their sake.
+        """
         above: set[Node] = set()
         stack = [node]
         while stack:
             for user in self._users.get(stack.pop(), ()):
-                if user not in above and user in self.weight and user not in self.stored:
+                if user not in above and user in self.weight and user not in self.stored and (
+                        user not in self.attention):  # fmt: skip
                     above.add(user)
                     stack.append(user)
         return sorted(above, key=self.place.__getitem__)

@@ -17,6 +17,7 @@ from weft.ir.traverse import Tally
 from weft.kernelize.common import indexing
 from weft.kernelize.common.cost import is_leaf
 from weft.kernelize.common.indexing import Index
+from weft.kernelize.common.sizes import upper_bound
 from weft.kernelize.common.softmax import is_weight
 from weft.rules.index import simplify
 
@@ -230,7 +231,8 @@ class Emitter:
             self.check(check, node)
             self.place(check, legal)
         source = list(index)
-        source[axis] = at
+        # The one element of an axis is read where others read it, and so computed once.
+        source[axis] = at if upper_bound(node.args[0].shape[axis]) != 1 else ex.index(0)
         return Key(node.args[0], tuple(source), mask)
 
     def _from_memory(self, key: Key) -> Expr:

@@ -115,6 +115,7 @@ def _operands(node: Node, at: Map, env: dict[Expr, tuple[int, int]]) -> list[tup
     if node.op is Op.GATHER:
         axis = node.attr.axis
         told = ex.var(f"told{id(node.args[1])}") + indexing.flatten(index, node.shape)
+        told = told if upper_bound(node.args[0].shape[axis]) != 1 else ex.index(0)
         place = (*index[:axis], simplify(told, env), *index[axis + 1:])
         return [(node.args[0], (place, mask)), (node.args[1], at)]
     return [(a, at) for a in node.args]

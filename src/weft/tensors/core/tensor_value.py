@@ -122,8 +122,8 @@ class TensorValue:
         node = step.read(source._value())
         out = self._from_node(node, source._requires_grad and not detaches)
         path = source._path
-        if path and type(step) is type(path[-1]) is views.Reshape:
-            path = path[:-1]  # the shape between two reshapes does not matter
+        if len(path) > 1 and type(step) is type(path[-1]) is type(path[-2]) is views.Reshape:
+            path = path[:-1]  # the first stays: gradients tell a view in the base's shape from it
         out._base, out._path, out._version = base, (*path, step), version
         return out
 

@@ -51,7 +51,7 @@ def recorded_of(node: Node) -> Node:
     It is what all values that one operation gave a tensor have in common.
     """
     while True:
-        attr, below = node.attr, nd.base(node)
+        attr, below = node.attr, node.args[0] if node.op is Op.RESHAPE else node
         if type(attr) is nd.History and not attr.replaced:
             node = attr.node
         elif state.capture is None and below.op is Op.BUFFER and below.attr.origin is not None and (
