@@ -21,7 +21,7 @@ from weft.kernelize.fusion.evaluation_counts import verify_evaluations
 from weft.kernelize.fusion.fuse import Form, Fusion, fuse
 from weft.kernelize.lower import Lowered, lower
 from weft.kernelize.special import attempt
-from weft.target import Target
+from weft.target import SIMT, Target
 
 _pack: Final = struct.Struct("<d").pack
 
@@ -98,8 +98,10 @@ def kernelize(outputs: Sequence[Node], target: Target | None = None,
     def made(form: Form, reason: str = "") -> list[Step]:
         return _steps(outputs, target, strict, form, reason)
 
+    # A thread of its own for each block of an attention would leave a device of threads idle.
+    most = Form.NO_ATTENTION if target is not None and target.style == SIMT else Form.ALL
     return attempt(
-        lambda: made(Form.ALL),
+        lambda: made(most),
         lambda first: attempt(lambda: made(Form.NO_ATTENTION, first),
                               lambda _: made(Form.ALONE, first), strict), strict)
 

@@ -24,8 +24,9 @@ from weft.ir.expr import Expr
 from weft.ir.stmt import Axis, For, Load, Memory
 from weft.schedule.analysis.subscripts import Space, accesses
 from weft.strategies.common.aliased_operands import separate_aliases
-from weft.strategies.common.contraction_pattern import Pattern, match
+from weft.strategies.common.contraction_pattern import Pattern, loop_names, match
 from weft.strategies.common.nest import Cost, Plan, flat_stride, product, size_of
+from weft.strategies.threads.sharing import deal_out, fuse_all
 from weft.target import Target
 
 __all__ = ["schedule_contraction"]
@@ -160,17 +161,13 @@ def _apply(plan: Plan, pattern: Pattern, row: For, column: For, axis: Axis, bloc
 
 def _copy(plan: Plan, memory: Memory, loop: str, block: _Block) -> None:
     """Copy what a group reads of an operand in a step, in the order in which it lies in memory."""
-    schedule, before = plan.schedule, _loops(plan)
+    before = loop_names(plan)
     terms, rest = _dimensions(plan, memory, loop)
     turned = bool(terms) and bool(rest) and max(terms) > max(rest)
     skew = max(_BANKS // block.terms, 1) if turned else 0
-    schedule.window(memory.name, loop, (*terms, *rest), skew)
-    whole, *inner = [n for n in _loops(plan) if n not in before]
-    for name in inner:
-        known = _loops(plan)
-        schedule.fuse(whole, name)
-        (whole,) = [n for n in _loops(plan) if n not in known]
-    schedule.split(whole, block.threads).reorder(f"{whole}.i", f"{whole}.o").bind(f"{whole}.i")
+    plan.schedule.window(memory.name, loop, (*terms, *rest), skew)
+    copied = [n for n in loop_names(plan) if n not in before]
+    deal_out(plan, fuse_all(plan, copied), block.threads)
 
 
 def _dimensions(plan: Plan, memory: Memory, loop: str) -> tuple[list[int], list[int]]:
@@ -190,7 +187,3 @@ def _term(step: For) -> Expr:
     """Return the variable of the terms inside of a step: the third of its loops."""
     found: list[For] = [s for s in traverse.walk(step.body) if isinstance(s, For)]
     return next(f.var for f in found if f.var.attr == step.var.attr.removesuffix(".o") + ".i")
-
-
-def _loops(plan: Plan) -> list[str]:
-    return [s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)]
