@@ -60,20 +60,26 @@ class _Word(NamedTuple):
         return (word & ~(mask << self.shift)) | ((field & mask) << self.shift)
 
 
-def fence(f: Function, order: str, scope: str, status: Term) -> None:
+def fence(f: Function, order: str, scope: str, status: Term, waits: bool = False) -> None:
     """Write a fence; `status` is the address of the status record of the launch.
 
     For "seq_cst" it is two, with an addition to one word of the record between them. Such additions
     follow each other, and each synchronises with the next: all that stands before one happens
     before all that stands behind a later one, whichever item does it. It adds 1, because compilers
     may make a load of an addition of 0.
+
+    Where a driver `waits` for the whole group at each fence, which ends loops that not all items
+    are in, any fence is the addition alone: such drivers run items on processors, whose additions
+    to shared memory order all others.
     """
     barrier = f.const("u32", SCOPES[scope]).id, f.const("u32", ORDERS[order]).id
-    f.effect(spv.MEMORY_BARRIER, *barrier)
-    if order == "seq_cst" and scope != "thread":
+    if not waits:
+        f.effect(spv.MEMORY_BARRIER, *barrier)
+    if scope != "thread" and (waits or order == "seq_cst"):
         f.emit(spv.ATOMIC_I_ADD, "u32", at(f, status + _UNUSED, "u32"), *_scope(f),
                f.const("u32", 1).id)
-        f.effect(spv.MEMORY_BARRIER, *barrier)
+        if not waits:
+            f.effect(spv.MEMORY_BARRIER, *barrier)
 
 
 def atomic(v: Values, inst: AtomicInst, place: Place) -> Term:

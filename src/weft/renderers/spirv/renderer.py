@@ -15,7 +15,7 @@ from weft.renderers.launches.work_items import Launches, launches
 from weft.renderers.spirv.failure import PRINTED
 from weft.renderers.spirv.image import image_text
 from weft.renderers.spirv.module import Module
-from weft.renderers.spirv.target import FUSED, ITERATIONS
+from weft.renderers.spirv.target import FUSED, ITERATIONS, WAITS
 from weft.renderers.spirv.writer import LaunchWriter
 from weft.target import Target
 
@@ -69,7 +69,7 @@ class SpirvRenderer:
                                   printed)
             entry = f"{symbol}_{number}"
             writer.write(entry, number > 0 and (fails or bool(kernel.messages)),
-                         launch.groups * launch.items, limit)
+                         launch.groups * launch.items, limit, WAITS in self._features)
             entries.append({"name": entry, "groups": launch.groups, "items": launch.items})
             fails = fails or writer.fails
         head = {"entries": entries, "shared": cut.nbytes, "own": cut.per_item, "fails": fails,

@@ -20,6 +20,7 @@ FEATURES: Final = (
 )  # fmt: skip
 _ITEMS: Final = 64  # of a work-group: two warps, or a wave
 FUSED: Final = {"f32": "fusedFloat32", "f64": "fusedFloat64"}  # measured: Fma is rounded once
+WAITS: Final = "fencesWait"  # a fence is a barrier there, which ends loops that few items are in
 ITERATIONS: Final = "loopIterations="  # turns of loops after which the driver ends them
 
 
@@ -37,10 +38,11 @@ def vulkan_target(host: Target, facts: Mapping[str, Any]) -> Target:
         What the driver says: `FEATURES`, by the names of Vulkan;
         ``maxComputeWorkGroupInvocations`` and ``maxComputeSharedMemorySize`` in bytes;
         ``fusedFloat32`` and ``fusedFloat64``; ``loopIterations`` of a driver that ends loops after
-        so many turns; ``units``; ``memory`` in bytes.
+        so many turns; ``fencesWait`` of one whose fences wait for the group; ``units``; ``memory``
+        in bytes.
     """
     floats = (dt.float32, dt.float64) if facts.get("shaderFloat64") else (dt.float32,)
-    features = [f"+{name}" for name in (*FEATURES, *FUSED.values()) if facts.get(name)]
+    features = [f"+{name}" for name in (*FEATURES, *FUSED.values(), WAITS) if facts.get(name)]
     if facts.get("loopIterations"):
         features.append(f"+{ITERATIONS}{int(facts['loopIterations'])}")
     most = int(facts.get("maxComputeWorkGroupInvocations") or _ITEMS)

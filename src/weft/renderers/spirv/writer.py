@@ -69,7 +69,7 @@ class LaunchWriter(Values):
         uses = Uses(code)
         self.dead, self.used = uses.dead, uses.count
         self.times: dict[int, int] = {}
-        self.limit = 0
+        self.limit, self.waits = 0, False
         self._atomics = {i.memory.name for i in code if isinstance(i, li.AtomicInst)}
         self._roots: dict[str, str] = {}
         for i in code:
@@ -80,7 +80,8 @@ class LaunchWriter(Values):
                 name = self._roots[name]
                 self._atomics.add(name)
 
-    def write(self, name: str, stops: bool, workers: int, limit: int) -> None:
+    def write(self, name: str, stops: bool, workers: int, limit: int,
+              waits: bool) -> None:  # fmt: skip
         """Write the entry.
 
         Parameters
@@ -91,8 +92,10 @@ class LaunchWriter(Values):
             Whether it ends where a launch before it has failed.
         workers, limit : int
             See `weft.renderers.spirv.unrolling.unrolled`.
+        waits : bool
+            See `weft.renderers.spirv.atomic.fence`.
         """
-        self.limit = limit
+        self.limit, self.waits = limit, waits
         self.times = unrolled(self.code, self.regions, workers, limit)
         self._arrive()
         if stops:
@@ -286,10 +289,10 @@ class LaunchWriter(Values):
         """Write an atomic operation, whose order is that of fences around it."""
         before, after = FENCES_AROUND[inst.order]
         if before:
-            fence(self.f, before, inst.scope, self.status)
+            fence(self.f, before, inst.scope, self.status, self.waits)
         self.define(inst.result, atomic(self, inst, self.place(inst.memory)))
         if after:
-            fence(self.f, after, inst.scope, self.status)
+            fence(self.f, after, inst.scope, self.status, self.waits)
 
     def prefetch(self, inst: li.PrefetchInst) -> None:
         """Ask for nothing: a prefetch is no more than a hint."""
@@ -312,7 +315,7 @@ class LaunchWriter(Values):
 
     def fence(self, inst: li.FenceInst) -> None:
         """Order memory."""
-        fence(self.f, inst.order, inst.scope, self.status)
+        fence(self.f, inst.order, inst.scope, self.status, self.waits)
 
     # failures and lines
 

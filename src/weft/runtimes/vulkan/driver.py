@@ -37,6 +37,7 @@ _OLDEST: Final = (1, 2)
 _UNITS: Final = 16  # of a GPU whose driver does not tell
 # Turns of all loops of a work-item after which a driver ends them, by its number: llvmpipe.
 _ITERATIONS: Final = {13: (1 << 16) - 1}
+_WAITING: Final = (13,)  # drivers for which a fence is a barrier that all of a group come to
 
 # Struct of features -> those that kernels or this runtime use, enabled where they are.
 FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -234,6 +235,7 @@ def _properties(vk: Vulkan, device: Any, extensions: set[str], facts: Mapping[st
         "driver_id": drivers.driverID, "loopIterations": _ITERATIONS.get(drivers.driverID, 0),
         "driver": f"{vk.text(drivers.driverName)} {vk.text(drivers.driverInfo)}".strip(),
         "subgroupSize": groups.subgroupSize, "units": units,
+        "fencesWait": drivers.driverID in _WAITING,
         "maxMemoryAllocationSize": sizes.maxMemoryAllocationSize,
         **{name: bool(getattr(floats, name)) for name in _FLOATS},
     }  # fmt: skip
