@@ -26,7 +26,6 @@ from weft.passes.vector.extremes import splitter
 from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
 from weft.strategies.first_tier import FIRST, choose_first_tier
-from weft.strategies.threads.choose import choose_for_threads
 from weft.target import SIMT
 
 if TYPE_CHECKING:
@@ -233,6 +232,9 @@ def _render(kernel: Kernel, name: str, context: Context, tier: str,
     if chosen is not None:
         scheduled = chosen[0]
     elif simt:
+        with importing:
+            from weft.strategies.threads.choose import choose_for_threads
+
         scheduled = choose_for_threads(kernel, target, threads, failed)
     elif plain:
         why = f"scalar code, since a schedule failed ({failed})" if failed else FIRST

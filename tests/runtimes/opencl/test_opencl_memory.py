@@ -4,7 +4,7 @@ import numpy as np
 import opencl_images as images
 import pytest
 
-from weft.errors import AllocationError, CopyError, DeallocationError, SyncError
+from weft.errors import AllocationError, CopyError, DeallocationError
 from weft.runtimes.base import View
 
 
@@ -44,8 +44,6 @@ def test_what_a_driver_throws_is_an_error_of_its_device(device, monkeypatch):
                 lambda: images.put(device, np.arange(4))):  # fmt: skip
         with pytest.raises(CopyError, match="RuntimeError: enqueue"):
             use()
-    with pytest.raises(SyncError):
-        device.queue.synchronize()
     monkeypatch.undo()
     gone = device._now().session.buffer(64)
     gone.release()  # behind the back of the pool

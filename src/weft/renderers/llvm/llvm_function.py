@@ -483,7 +483,7 @@ _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
     li.Else: Function.otherwise,
     li.EndIf: Function.end_if,
     li.AssertInst: Function.check,
-    li.BarrierInst: Function.barrier, li.FenceInst: llvm_atomic.fence,
+    li.BarrierInst: Function.barrier, li.FenceInst: lambda f, i: llvm_atomic.fence(f, i),
     li.AtomicInst: lambda f, i: llvm_atomic.atomic(f, i, f.pointer(i.memory)),
     li.CallInst: Function.call, li.ClockInst: Function.clock, li.AddressInst: _address,
     li.PrintInst: lambda f, i: llvm_print.line(f, i),
