@@ -112,6 +112,7 @@ def test_too_large_and_too_many_blocks_are_typed_errors(any_device, monkeypatch)
     with pytest.raises(AllocationError, match="in use"):
         pool.allocate(123_456_789)
     monkeypatch.setattr(any_device.queue, "_scratch_size", 0)
+    monkeypatch.setattr(any_device.queue, "_scratch", None)
     monkeypatch.setattr(any_device.queue._memory, "take",
                         lambda *given: exhausted("vkAllocateMemory"))
     with pytest.raises(AllocationError, match="no memory left"):
