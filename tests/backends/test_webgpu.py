@@ -110,6 +110,17 @@ def test_names_of_the_language_may_be_names_of_kernels(device):
     np.testing.assert_array_equal(out, np.arange(5) + 10 + 100 + 1e3 + 1 + 1e4 + 1 + 1e5)
 
 
+def test_errors_of_sums_are_computed_and_not_taken_for_zero(device, rng):
+    """A driver that knew what it adds would take (1 - (1 - h)) - h for 0."""
+    h = rng.random(1000, np.float32) ** 2
+    x = weft.tensor(h)
+    total = 1.0 - x
+    lost, twice = (1.0 - total) - x, (total + x) - total
+    np.testing.assert_array_equal(lost.numpy(), (1 - (1 - h)) - h)
+    np.testing.assert_array_equal(twice.numpy(), ((1 - h) + h) - (1 - h))
+    assert (lost.numpy() != 0).any()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_what_is_not_finite_less_itself_is_nan(device, dtype):
     x = weft.tensor(np.array([1, np.inf, -np.inf, np.nan], np.float32)).to(dtype).realize()

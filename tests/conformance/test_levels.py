@@ -127,10 +127,7 @@ def test_float_kernels(name, device, rng):
     (native,) = device.compute(node)
     (nest,), (linear,) = (interpreted([node], level, device) for level in ("nest", "linear"))
     np.testing.assert_allclose(native, nest, rtol=1e-5, atol=1e-5)
-    if device.name.startswith("webgpu"):  # whose language lets drivers round otherwise
-        np.testing.assert_array_max_ulp(native, linear, 2)
-    else:
-        assert_same(native, linear)
+    assert_same(native, linear)
 
 
 def test_what_is_recorded_is_what_runs(device, rng):
