@@ -40,7 +40,7 @@ class DriverFamily:
     family : str
         Its name.
     default : str
-        The pair that names of devices leave out.
+        The default pair, which device names do not spell out.
     make : callable
         Opens the device with a name that its driver calls so.
     """

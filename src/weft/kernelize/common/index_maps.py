@@ -181,8 +181,8 @@ def _gathered(node: Node, index: Index) -> indexing.Source:
     """Return where a gather reads: two places are equal if the same element tells them."""
     axis = node.attr.axis
     element = indexing.flatten(index, node.shape)
-    told = ex.var(f"told{id(node.args[1])}") + element
-    return indexing.Source((*index[:axis], told, *index[axis + 1:]))
+    loaded = ex.var(f"loaded{id(node.args[1])}") + element
+    return indexing.Source((*index[:axis], loaded, *index[axis + 1:]))
 
 
 def _merged(parts: Sequence[Reads]) -> Reads:

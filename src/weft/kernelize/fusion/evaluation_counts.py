@@ -114,8 +114,9 @@ def _operands(node: Node, at: Map, env: dict[Expr, tuple[int, int]]) -> list[tup
         return [(node.args[0], (place, indexing.both(mask, own)))]
     if node.op is Op.GATHER:
         axis = node.attr.axis
-        told = ex.var(f"told{id(node.args[1])}") + indexing.flatten(index, node.shape)
-        told = told if upper_bound(node.args[0].shape[axis]) != 1 else ex.index(0)
-        place = (*index[:axis], simplify(told, env), *index[axis + 1:])
+        loaded = ex.var(f"loaded{id(node.args[1])}") + indexing.flatten(index, node.shape)
+        if upper_bound(node.args[0].shape[axis]) == 1:
+            loaded = ex.index(0)
+        place = (*index[:axis], simplify(loaded, env), *index[axis + 1:])
         return [(node.args[0], (place, mask)), (node.args[1], at)]
     return [(a, at) for a in node.args]

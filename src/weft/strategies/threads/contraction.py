@@ -20,12 +20,11 @@ from typing import Final, NamedTuple
 
 from weft.errors import ScheduleError
 from weft.ir import traverse
-from weft.ir.expr import Expr
 from weft.ir.stmt import Axis, For, Load, Memory
 from weft.schedule.analysis.subscripts import Space, accesses
 from weft.strategies.common.aliased_operands import separate_aliases
-from weft.strategies.common.contraction_pattern import Pattern, loop_names, match
-from weft.strategies.common.nest import Cost, Plan, flat_stride, product, size_of
+from weft.strategies.common.contraction_pattern import Pattern, loop_names, loops_since, match
+from weft.strategies.common.nest import Cost, Plan, flat_stride, loop_of, product, size_of
 from weft.strategies.threads.sharing import deal_out, fuse_all
 from weft.target import Target
 
@@ -162,28 +161,19 @@ def _apply(plan: Plan, pattern: Pattern, row: For, column: For, axis: Axis, bloc
 def _copy(plan: Plan, memory: Memory, loop: str, block: _Block) -> None:
     """Copy what a group reads of an operand in a step, in the order in which it lies in memory."""
     before = loop_names(plan)
-    terms, rest = _dimensions(plan, memory, loop)
+    terms, rest = _dimensions(plan, memory, loop, f"{loop.removesuffix('.o')}.i")
     turned = bool(terms) and bool(rest) and max(terms) > max(rest)
     skew = max(_BANKS // block.terms, 1) if turned else 0
     plan.schedule.window(memory.name, loop, (*terms, *rest), skew)
-    copied = [n for n in loop_names(plan) if n not in before]
-    deal_out(plan, fuse_all(plan, copied), block.threads)
+    deal_out(plan, fuse_all(plan, loops_since(plan, before)), block.threads)
 
 
-def _dimensions(plan: Plan, memory: Memory, loop: str) -> tuple[list[int], list[int]]:
+def _dimensions(plan: Plan, memory: Memory, loop: str, term: str) -> tuple[list[int], list[int]]:
     """Return the dimensions of a memory along which terms lie, and the others."""
-    inside = next(s for s in traverse.walk(plan.kernel.body)
-                  if isinstance(s, For) and s.var.attr == loop)  # fmt: skip
-    load = next((s for s in traverse.walk(inside.body)
+    load = next((s for s in traverse.walk(loop_of(plan, loop).body)
                  if isinstance(s, Load) and s.memory is memory), None)  # fmt: skip
     if load is None:
         raise ScheduleError(f"copy of {memory.name}", found="no load in a step", expected="one")
-    space, term = Space(plan.kernel), _term(inside)
-    terms = [d for d, i in enumerate(load.index) if space.stride(i, term)]
+    space, var = Space(plan.kernel), loop_of(plan, term).var
+    terms = [d for d, i in enumerate(load.index) if space.stride(i, var)]
     return terms, [d for d in range(len(load.index)) if d not in terms]
-
-
-def _term(step: For) -> Expr:
-    """Return the variable of the terms inside of a step: the third of its loops."""
-    found: list[For] = [s for s in traverse.walk(step.body) if isinstance(s, For)]
-    return next(f.var for f in found if f.var.attr == step.var.attr.removesuffix(".o") + ".i")

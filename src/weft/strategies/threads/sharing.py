@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft.ir import traverse
-from weft.ir.stmt import Alloc, For, Load
+from weft.ir.stmt import Alloc, Load
+from weft.strategies.common.contraction_pattern import loop_names, loops_since
 from weft.strategies.common.nest import Plan, loop_of, size_of
 
 __all__ = ["deal_out", "deal_out_sum", "fuse_all", "keep_rows"]
@@ -20,9 +21,9 @@ def fuse_all(plan: Plan, names: Sequence[str]) -> str:
     """Make one loop of some that nest perfectly, the outermost first; return its name."""
     whole = names[0]
     for name in names[1:]:
-        before = _names(plan)
+        before = loop_names(plan)
         plan.schedule.fuse(whole, name)
-        (whole,) = _names(plan) - before
+        (whole,) = loops_since(plan, before)
     return whole
 
 
@@ -61,6 +62,3 @@ def keep_rows(plan: Plan, loop: str, items: int) -> None:
         if taken > room:
             plan.schedule.reset(saved)
 
-
-def _names(plan: Plan) -> set[str]:
-    return {s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}

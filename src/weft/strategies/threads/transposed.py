@@ -75,10 +75,11 @@ def _across(plan: Plan, chain: list[For]) -> tuple[For, dict[str, int]] | None:
 def _sides(other: For, inner: For) -> tuple[int, int]:
     """Return how long a tile is along two loops: where one is short, the other is longer."""
     a, b = size_of(other.extent), size_of(inner.extent)
-    return min(a, _long(b)), min(b, _long(a))
+    return min(a, _side_beside(b)), min(b, _side_beside(a))
 
 
-def _long(beside: int) -> int:
+def _side_beside(beside: int) -> int:
+    """Return how long a side of a tile is whose other loop has so many iterations."""
     return max(_SIDE // max(beside, 1), 1) * _SIDE
 
 
