@@ -423,6 +423,8 @@ def _answer(found: Backend) -> str | int | Sequence[Mapping[str, Any]]:
     if found.probe_in_child is None and found.family in _BUILT_IN:
         try:
             return _ask(found)
+        except MemoryError:  # that the device is there nobody doubts
+            raise
         except Exception as error:  # whatever it throws is a reason, never a failure
             return f"{type(error).__name__}: {error}"
     with importing:  # the built-in devices do without
@@ -450,6 +452,8 @@ def _load(family: str, module: str) -> None:
         with importing:
             loaded = importlib.import_module(module)
         register(_backend_of(loaded))
+    except MemoryError:
+        raise
     except Exception as error:
         _broken[family] = f"{type(error).__name__}: {error}"
 
