@@ -121,6 +121,14 @@ def test_errors_of_sums_are_computed_and_not_taken_for_zero(device, rng):
     assert (lost.numpy() != 0).any()
 
 
+@pytest.mark.parametrize("base", [2.0, 3, 0.5, 10.0])
+def test_branches_on_constants_let_drivers_know_nothing(device, base):
+    """Some make constants of the words of uniform buffers that branches depend on."""
+    x = np.linspace(-3, 3, 64, dtype=np.float32)
+    found = (base ** weft.tensor(x)).numpy()
+    np.testing.assert_allclose(found, np.float64(base) ** x, 1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_what_is_not_finite_less_itself_is_nan(device, dtype):
     x = weft.tensor(np.array([1, np.inf, -np.inf, np.nan], np.float32)).to(dtype).realize()

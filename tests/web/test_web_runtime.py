@@ -8,13 +8,13 @@ import pages
 import pytest
 
 WGSL = """\
-@group(0) @binding(0) var<uniform> u: array<vec4u, 2>;
+@group(0) @binding(0) var<uniform> u: array<vec4u, 4>;
 @group(0) @binding(1) var<storage, read_write> a: array<f32>;
 @group(0) @binding(2) var<storage, read_write> w: array<f32>;
 @group(0) @binding(3) var<storage, read_write> s: array<atomic<u32>>;
 @compute @workgroup_size(64)
 fn go(@builtin(global_invocation_id) g: vec3u, @builtin(num_workgroups) n: vec3u) {
-  let x = u[0].z; let f = u[0].w; let y = u[1].x; let size = u[1].z;
+  let x = u[2].x; let f = u[2].y; let y = u[2].z; let size = u[3].x;
   for (var i = g.x; i < size; i += n.x * 64u) {
     a[y + i] = a[x + i] * w[f] + w[f + 1u];
     if (a[x + i] < 0.0) { atomicStore(&s[4], i); atomicStore(&s[6], size); atomicStore(&s[0], 1u); }

@@ -20,8 +20,11 @@ from weft.runtimes.webgpu.accessors import accessors, is_atomic
 
 __all__ = ["Array", "WGSLHeader", "header_of", "module", "uniforms"]
 
-_FIRST: Final = 2  # words of the uniform buffer before the places of arrays
+_FIRST: Final = 8  # words, zeros all, of the uniform buffer before the places of arrays
 _ROUND: Final = 16  # bytes that the size of the uniform buffer is a multiple of
+# A zero that no driver knows. Some put words of uniform buffers on which branches depend into the
+# code as constants, but for those whose place is computed.
+_ZERO: Final = "fn weft_zero() -> u32 { return weft.zeros[weft.zeros[0].y & 1u].x; }"
 
 
 class Array(NamedTuple):
@@ -130,7 +133,7 @@ def module(text: str, header: WGSLHeader, groups: Sequence[int]) -> str:
         For each parameter, the number of its binding less 1: those that lie in one buffer have the
         same. Numbers are dense, in the order of their first use.
     """
-    parts = [_struct(header), "@group(0) @binding(0) var<uniform> weft: Weft;"]
+    parts = [_struct(header), "@group(0) @binding(0) var<uniform> weft: Weft;", _ZERO]
     if header.fused:
         parts.append("override weft_fused: bool = false;")
     for number, what in enumerate(header.bindings(groups)):
@@ -160,7 +163,7 @@ def _word(atomic: bool) -> str:
 
 def _struct(header: WGSLHeader) -> str:
     """Return the structure of the uniform buffer."""
-    members = ["zero: u32", "reserved: u32"]
+    members = ["zeros: array<vec4<u32>, 2>"]
     members += [f"{m.name}_at: u32" for m in header.memories]
     members += ["pad: u32"] * (len(header.memories) % 2)
     members += [f"{name}: vec2<u32>" for name in header.variables]

@@ -6,6 +6,7 @@ const FORMAT = 1; // of plans
 const ALIGNMENT = 256; // of parts of a buffer, in bytes: the largest that WebGPU asks for
 const OPEN_GROUPS = 256; // work-groups of a launch whose number the plan leaves open
 const MOST_SCRATCH = 128 << 20; // bytes of scratch memory of a launch
+const HEAD_WORDS = 8; // zeros before the places of arrays
 const RECORD = 32; // bytes of a status record
 const MOST_INSTANCES = 4; // sizes of a model with memory of their own
 
@@ -496,13 +497,13 @@ function prepare(model, launch, places, values) {
   const { program: number, buffers, variables, groups, messages = [] } = launch;
   const { plan, device } = model;
   const program = plan.programs[number];
-  const head = 2 + buffers.length;
+  const head = HEAD_WORDS + buffers.length;
   const first = head + (head % 2); // 64-bit values begin at even words
   const words = new Uint32Array(aligned(4 * (first + 2 * variables.length), 16) / 4);
   buffers.forEach(([space, index, offset], k) => {
     const weight = space === "input" ? plan.slots.inputs[index].weight : undefined;
     const begin = weight === undefined ? places[space][index] : weight.offset;
-    words[2 + k] = (begin + offset) / program.elements[k];
+    words[HEAD_WORDS + k] = (begin + offset) / program.elements[k];
   });
   variables.forEach((size, k) => {
     const value = BigInt.asUintN(64, BigInt(evaluate(size, values)));

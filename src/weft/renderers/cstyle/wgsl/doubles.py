@@ -299,7 +299,7 @@ fn weft_round_f64(a: vec2<u32>) -> vec2<u32> {
   return weft_left64(weft_right64(weft_add64(a, add), shift), shift);
 }
 fn weft_f64_of_f32(x: f32) -> vec2<u32> {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let m = a & 0x7fffffffu;
   let sign = a & 0x80000000u;
   if (m >= 0x7f800000u) {

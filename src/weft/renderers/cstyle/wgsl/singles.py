@@ -8,16 +8,16 @@ __all__ = ["SINGLES"]
 
 SINGLES: Final = """
 fn weft_keep(x: f32) -> f32 {
-  return bitcast<f32>(bitcast<u32>(x) + weft.zero);  // done twice, | and ^ are folded
+  return bitcast<f32>(bitcast<u32>(x) + weft_zero());  // done twice, | and ^ are folded
 }
 fn weft_float(bits: u32) -> f32 {
-  return bitcast<f32>(bits | weft.zero);
+  return bitcast<f32>(bits | weft_zero());
 }
 fn weft_is_nan(x: f32) -> bool {
-  return ((bitcast<u32>(x) | weft.zero) & 0x7fffffffu) > 0x7f800000u;
+  return ((bitcast<u32>(x) | weft_zero()) & 0x7fffffffu) > 0x7f800000u;
 }
 fn weft_order(x: f32) -> i32 {
-  let bits = bitcast<i32>(bitcast<u32>(x) | weft.zero);
+  let bits = bitcast<i32>(bitcast<u32>(x) | weft_zero());
   return bits ^ bitcast<i32>(bitcast<u32>(bits >> 31u) >> 1u);
 }
 fn weft_min_f32(x: f32, y: f32) -> f32 {
@@ -42,7 +42,7 @@ fn weft_le_f32(x: f32, y: f32) -> bool {
 }
 fn weft_eq_f32(x: f32, y: f32) -> bool {
   if (weft_is_nan(x) || weft_is_nan(y)) { return false; }
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let b = bitcast<u32>(y);
   return (a == b) || (((a | b) & 0x7fffffffu) == 0u);
 }
@@ -68,7 +68,7 @@ fn weft_digits(bits: u32) -> vec2<i32> {
   return vec2<i32>(bitcast<i32>(fraction << (zeros & 31u)), -149i - bitcast<i32>(zeros));
 }
 fn weft_exact_mad(x: f32, y: f32, z: f32) -> f32 {
-  let bits = vec3<u32>(bitcast<u32>(x), bitcast<u32>(y), bitcast<u32>(z)) | vec3<u32>(weft.zero);
+  let bits = vec3<u32>(bitcast<u32>(x), bitcast<u32>(y), bitcast<u32>(z)) | vec3<u32>(weft_zero());
   let field = (bits >> vec3<u32>(23u)) & vec3<u32>(0xffu);
   let hidden = select(vec3<u32>(0u), vec3<u32>(0x800000u), field != vec3<u32>(0u));
   let digits = (bits & vec3<u32>(0x7fffffu)) | hidden;
@@ -101,8 +101,8 @@ fn weft_mad(x: f32, y: f32, z: f32) -> f32 {
   return weft_exact_mad(x, y, z);
 }
 fn weft_div_f32(x: f32, y: f32) -> f32 {
-  let a = bitcast<u32>(x) | weft.zero;
-  let b = bitcast<u32>(y) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
+  let b = bitcast<u32>(y) | weft_zero();
   let sign = (a ^ b) & 0x80000000u;
   let m = a & 0x7fffffffu;
   let n = b & 0x7fffffffu;
@@ -128,7 +128,7 @@ fn weft_div_f32(x: f32, y: f32) -> f32 {
   return weft_pack(sign, found, p.y - q.y - 28i);
 }
 fn weft_sqrt_f32(x: f32) -> f32 {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let m = a & 0x7fffffffu;
   if ((m > 0x7f800000u) || (m == 0u)) { return weft_float(a); }
   if (a > 0x80000000u) { return weft_float(0x7fc00000u); }
@@ -157,7 +157,7 @@ fn weft_sqrt_f32(x: f32) -> f32 {
   return weft_pack(0u, vec2<u32>((root << 1u) | rest, 0u), exponent / 2i - 15i);
 }
 fn weft_round_f32(x: f32) -> f32 {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let m = a & 0x7fffffffu;
   if (m >= 0x4b000000u) { return x; }
   let sign = a & 0x80000000u;
@@ -170,7 +170,7 @@ fn weft_round_f32(x: f32) -> f32 {
   return weft_float(sign | near);
 }
 fn weft_trunc_f32(x: f32) -> f32 {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let m = a & 0x7fffffffu;
   if (m >= 0x4b000000u) { return x; }
   if (m < 0x3f800000u) { return weft_float(a & 0x80000000u); }
@@ -192,8 +192,8 @@ fn weft_ceil_f32(x: f32) -> f32 {
   return whole;
 }
 fn weft_fmod_f32(x: f32, y: f32) -> f32 {
-  let a = bitcast<u32>(x) | weft.zero;
-  let b = bitcast<u32>(y) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
+  let b = bitcast<u32>(y) | weft_zero();
   let sign = a & 0x80000000u;
   let m = a & 0x7fffffffu;
   let n = b & 0x7fffffffu;
@@ -234,12 +234,12 @@ fn weft_whole(bits: u32) -> vec2<u32> {
   return weft_left64(digits, field - 150u);
 }
 fn weft_u64_of_f32(x: f32) -> vec2<u32> {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   if ((a >= 0x80000000u) || (a > 0x7f800000u)) { return vec2<u32>(0u, 0u); }
   return weft_whole(a);
 }
 fn weft_i64_of_f32(x: f32) -> vec2<u32> {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let m = a & 0x7fffffffu;
   let negative = a >= 0x80000000u;
   if (m > 0x7f800000u) { return vec2<u32>(0u, 0u); }
@@ -250,7 +250,7 @@ fn weft_i64_of_f32(x: f32) -> vec2<u32> {
   return select(found, weft_neg64(found), negative);
 }
 fn weft_limited(x: f32, least: i32, most: i32) -> i32 {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let m = a & 0x7fffffffu;
   let negative = a >= 0x80000000u;
   if (m > 0x7f800000u) { return 0i; }
@@ -259,7 +259,7 @@ fn weft_limited(x: f32, least: i32, most: i32) -> i32 {
   return clamp(select(found, -found, negative), least, most);
 }
 fn weft_u32_of_f32(x: f32) -> u32 {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   if ((a >= 0x80000000u) || (a > 0x7f800000u)) { return 0u; }
   let found = weft_whole(a);
   return select(found.x, 0xffffffffu, found.y != 0u);
@@ -278,7 +278,7 @@ fn weft_widen(bits: u32, width: u32, mantissa: u32, bias: i32, top: u32) -> f32 
   return weft_float(sign | ((magnitude << (23u - mantissa)) + (bitcast<u32>(127i - bias) << 23u)));
 }
 fn weft_shorten(x: f32, width: u32, mantissa: u32, bias: i32, top: u32, nan: u32) -> u32 {
-  let a = bitcast<u32>(x) | weft.zero;
+  let a = bitcast<u32>(x) | weft_zero();
   let sign = (a >> 31u) << (width - 1u);
   let m = a & 0x7fffffffu;
   if (m > 0x7f800000u) { return sign | nan; }

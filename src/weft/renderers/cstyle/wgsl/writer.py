@@ -70,8 +70,7 @@ class WGSLWriter(Writer):
             self.names, self.memories, self.sizes = before.names, before.memories, before.sizes
             self.shared, self.printed = before.shared, before.printed
             self.places = dict(before.places)
-        self.fails = self.tests_loops = False
-        self.cuts: list[str] = []  # of the loops around: what holds where they have not ended
+        self.fails = False
         self.names.take(name)
         self.literals: set[int] = set()
         self.bases = {i.base.name for i in kernel.code
@@ -105,25 +104,21 @@ class WGSLWriter(Writer):
             if any(isinstance(inst, li.BarrierInst) for inst in code):
                 failed = f"{shared_word(self, f'vec2<u32>({failed}, 0u)')}.x"
             self.emit(f"if ({failed} != 0u) {{ return; }}")
-        self.tests_loops = ENDS_LOOPS in self.target.features and turns(code) > _TURNS
-        if self.tests_loops:
-            self.emit("var weft_cut = false;  // whether the driver has ended a loop too early")
         self.code(0, len(code))
-        if self.tests_loops:
+        if ENDS_LOOPS in self.target.features and turns(self.kernel.code) > _TURNS:
             self._test_loops()
         head = f"@compute @workgroup_size({self.items})\nfn {self.name}({_HEAD}) {{"
         return "\n".join([head, *self.lines, "}"])
 
     def _test_loops(self) -> None:
-        """Fail if the driver has ended a loop: none after it goes on either, in functions too."""
+        """Fail if loops have come to the turn at which the driver ends each of them."""
         self.fails = True
         for use in ("cas", "store"):
             self.accessor("status", use)
         code, zero = CUT + (1 << 32), self.literal(0, dt.int64).text
-        for line in ("var weft_left = weft.zero + 100u;",
-                     "for (; weft_left != 0u; weft_left -= 1u + weft.zero) {", "}",
-                     "if (weft_cut || weft_left != 0u) {"
-                     f" weft_fail({code}u, 0u, {zero}, {zero}); }}"):
+        for line in ("var weft_left = weft_zero() + 3u;",
+                     "for (; weft_left != 0u; weft_left -= 1u + weft_zero()) {", "}",
+                     f"if (weft_left != 0u) {{ weft_fail({code}u, 0u, {zero}, {zero}); }}"):
             self.emit(line)
 
     def accessor(self, array: str, what: str) -> str:
@@ -389,35 +384,20 @@ class WGSLWriter(Writer):
         if is_wide(d):
             add, less = self.function("weft_add64"), self.function("weft_lt_i64")
             one = self.literal(1, d).text if inst.step is None else self.arg(inst.step)
-            goes_on, turn = f"{less}({name}, {end})", f"{name} = {add}({name}, {one})"
-        else:
-            step = "1i" if inst.step is None else self.arg(inst.step, ADD)
-            goes_on, turn = f"{name} < {end}", f"{name} += {step}"
-        first = f"var {name} = {begin};"
-        if self.tests_loops:
-            self.emit(first)
-            self.cuts.append(goes_on)
-            first = ";"
-        self.open(f"for ({first} {goes_on}; {turn}) {{")
-
-    def end(self, inst: Inst) -> None:
-        """End the innermost region; note whether the driver has ended a loop."""
-        super().end(inst)
-        if self.tests_loops and isinstance(inst, li.EndLoop | li.EndWhile):
-            self.emit(f"if ({self.cuts.pop()}) {{ weft_cut = true; }}")
+            self.open(f"for (var {name} = {begin}; {less}({name}, {end}); "
+                      f"{name} = {add}({name}, {one})) {{")  # fmt: skip
+            return
+        step = "1i" if inst.step is None else self.arg(inst.step, ADD)
+        self.open(f"for (var {name} = {begin}; {name} < {end}; {name} += {step}) {{")
 
     def while_begin(self, inst: li.WhileBegin) -> None:
         """Begin the head of a while loop."""
-        if self.tests_loops:
-            self.cuts.append(f"weft_goes_on_{len(self.lines)}")
-            self.emit(f"var {self.cuts[-1]} = true;")
         self.open("loop {")
 
     def while_test(self, inst: li.WhileTest) -> None:
         """Write the test of a while loop."""
         with self._alike(inst):
-            done = f"{self.cuts[-1]} = false; " if self.tests_loops else ""
-            self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ {done}break; }}")
+            self.emit(f"if (!{self.arg(inst.condition, UNARY)}) {{ break; }}")
 
     def check(self, inst: li.AssertInst) -> None:
         """Write an assertion: on failure write the status and leave the kernel."""
