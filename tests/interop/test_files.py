@@ -87,6 +87,20 @@ def with_header(text, data=b""):
     return len(text).to_bytes(8, "little") + text + data
 
 
+@pytest.mark.parametrize("structure", [
+    '{"Pict":[["a",{"tensor":"b"}]]}', '{"dict":[["a",["b"]]]}', '{"dict":["ab"]}', '{"dict":7}',
+    '{"dict":[[null,1]]}', '{"dict":[[true,1]]}', '{"dict":[["a",1,2]]}', '{"dict":[],"list":[]}',
+    '{"dict":[["a",{}]]}', '{"dict":[["a",{"tensor":["b"]}]]}', '{"dict":[["a",{"tensor":"c"}]]}',
+    '{"dict":[["a",{"list":"bc"}]]}', '{"list":[]}', "[]", "7", "{",
+    '{"dict":' * 200 + "7" + "}" * 200,
+])  # fmt: skip
+def test_structures_that_save_never_wrote(tmp_path, structure):
+    text = json.dumps({"__metadata__": {"weft.structure": structure}}).encode()
+    (tmp_path / "f").write_bytes(with_header(text))
+    with pytest.raises(ParseError, match="the structure"):
+        weft.load(tmp_path / "f")
+
+
 @pytest.mark.parametrize(("content", "message"), [
     (with_header(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
                  b'"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"1"), "an overlap"),

@@ -409,7 +409,7 @@ def _put_together(text: str, found: dict[str, Tensor]) -> dict[Any, Any]:
     """Return the containers that `_taken_apart` made JSON of, with the tensors in their places."""
     try:
         made = _rebuilt(json.loads(text), found, 0)
-    except (ValueError, RecursionError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError):
         made = None
     if not isinstance(made, dict):
         raise ParseError("load", found=f"the structure {text!r:.80}",
@@ -419,14 +419,25 @@ def _put_together(text: str, found: dict[str, Tensor]) -> dict[Any, Any]:
 
 
 def _rebuilt(part: Any, found: dict[str, Tensor], depth: int) -> Any:
+    """Return a value or containers; raise ValueError or KeyError for what `save` never wrote."""
     if type(part) in _PLAIN:
         return part
     if depth > _DEEPEST:
         raise ValueError(depth)
-    ((kind, inner),) = part.items()
-    if kind == "tensor":
-        return found[inner]
-    if kind == "dict":
-        return {k: _rebuilt(v, found, depth + 1) for k, v in inner}
-    items = [_rebuilt(v, found, depth + 1) for v in inner]
-    return {"list": list, "tuple": tuple}[kind](items)
+    match part:
+        case {"tensor": str(name), **others} if not others:
+            return found[name]
+        case {"dict": [*pairs], **others} if not others:
+            return dict(_rebuilt_pair(p, found, depth + 1) for p in pairs)
+        case {"list": [*items], **others} if not others:
+            return [_rebuilt(i, found, depth + 1) for i in items]
+        case {"tuple": [*items], **others} if not others:
+            return tuple(_rebuilt(i, found, depth + 1) for i in items)
+    raise ValueError(part)
+
+
+def _rebuilt_pair(part: Any, found: dict[str, Tensor], depth: int) -> tuple[Any, Any]:
+    match part:
+        case [str() | int() as key, value] if type(key) is not bool:
+            return key, _rebuilt(value, found, depth)
+    raise ValueError(part)
