@@ -16,8 +16,8 @@ from weft.ir import expr as ex
 from weft.ir import linear as li
 from weft.ir.interpret.interpret import run_linear
 from weft.ir.op import Op
-from weft.ir.print_format import shown
 from weft.ir.stmt import Memory
+from weft.ir.text.print_format import shown
 from weft.renderers.base import NO_MEMORY, STOPPED
 from weft.renderers.cstyle.c.renderer import CRenderer
 from weft.target import STACK_BYTES

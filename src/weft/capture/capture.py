@@ -13,7 +13,7 @@ import numpy as np
 from weft.errors import CaptureError
 from weft.exchange import host
 from weft.ir import dtype as dt
-from weft.ir import infer
+from weft.ir import history, infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Dim, Node, Storage
@@ -24,6 +24,7 @@ from weft.tensors.api.tensor import Tensor
 from weft.tensors.core import pending, views
 from weft.tensors.core.fusion_scope import watch
 from weft.tensors.core.lazy_tensor import TensorCore
+from weft.tensors.core.strides import strided
 from weft.tensors.core.thread_state import state
 
 __all__ = ["GradientOf", "Guard", "Owner", "Recorder"]
@@ -147,7 +148,7 @@ class Recorder:
         """Return a storage without memory, and the tensor that stands for an argument."""
         storage = Storage(dtype, span, None, device)
         flat = nd.buffer(storage)
-        node = infer.reshape(flat, shape) if strides is None else views.strided(
+        node = infer.reshape(flat, shape) if strides is None else strided(
             flat, shape, offset, strides)  # fmt: skip
         tensor = Tensor._from_node(node)
         if requires_grad:
@@ -372,7 +373,7 @@ def substitute(root: Node, known: Callable[[Node], Node | None]) -> Node:
     for node in _with_histories(root):
         found = known(node)
         if found is None:
-            found = _recorded(nd.with_args(node, tuple([new[a] for a in node.args])), new)
+            found = _recorded(node, tuple([new[a] for a in node.args]), new)
         new[node] = found
     return new[root]
 
@@ -389,16 +390,22 @@ def _with_histories(root: Node) -> list[Node]:
             order[node] = None
             continue
         stack.append((node, True))
-        below = (*node.args, *nd.recorded_nodes(node)) if node.op is Op.DETACH else node.args
+        below = (*node.args, *history.recorded_nodes(node)) if node.op is Op.DETACH else node.args
         stack.extend((n, False) for n in below if n not in order)
     return list(order)
 
 
-def _recorded(node: Node, new: Mapping[Node, Node]) -> Node:
-    """Return a rebuilt node with what was recorded of it rebuilt as well."""
-    if node.op is not Op.DETACH:
+def _recorded(node: Node, args: tuple[Node, ...], new: Mapping[Node, Node]) -> Node:
+    """Return a node rebuilt on other operands, with what was recorded of it rebuilt as well."""
+    if not node.serial and node.op is not Op.DETACH:
+        return nd.with_args(node, args)
+    attr = history.with_recorded(node.attr, new) if node.op is Op.DETACH else node.attr
+    if args == node.args and attr == node.attr:
         return node
-    return nd.make(node.op, node.dtype, node.shape, node.args, nd.with_recorded(node.attr, new))
+    made = nd.make(node.op, node.dtype, node.shape, args, attr, node.serial)
+    if node in nd.locations:
+        nd.locations.setdefault(made, nd.locations[node])
+    return made
 
 
 def fix_sizes(root: Node, values: Mapping[str, Dim], new: dict[Node, Node] | None = None) -> Node:
@@ -412,7 +419,7 @@ def fix_sizes(root: Node, values: Mapping[str, Dim], new: dict[Node, Node] | Non
             continue
         attr = node.attr
         if node.op is Op.DETACH:
-            attr = nd.with_recorded(attr, new)
+            attr = history.with_recorded(attr, new)
         if node.op is Op.VARIABLE:
             value = values[attr.name]
             new[node] = (nd.variable(value) if isinstance(value, Expr)
@@ -427,7 +434,7 @@ def fix_sizes(root: Node, values: Mapping[str, Dim], new: dict[Node, Node] | Non
         if args == node.args and shape == node.shape and attr == node.attr:
             new[node] = node
             continue
-        new[node] = nd.make(node.op, node.dtype, shape, args, attr)
+        new[node] = nd.make(node.op, node.dtype, shape, args, attr, node.serial)
         if node in nd.locations:
             nd.locations.setdefault(new[node], nd.locations[node])
     return new[root]

@@ -131,7 +131,7 @@ def placed(recorder: Recorder, sources: Sequence[Tensor], tensors: Sequence[Tens
     base = tensors[place.source]
     if place.joined is not None and base is not None:
         recorder.joined(base, stand_in)
-    for step in place.path or ():
+    for step in views.moves(place.path or ()):
         stand_in = stand_in._view(step)
     return stand_in
 

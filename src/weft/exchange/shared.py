@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from weft.exchange import host
-from weft.ir import infer
+from weft.ir import history, infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
@@ -58,7 +58,7 @@ def note_recorded(node: Node) -> bool:
         if n.op is Op.BUFFER and n.attr.shared:
             _recorded.add(n.attr)
             found = True
-        below = (*n.args, *nd.recorded_nodes(n)) if n.op is Op.DETACH else n.args
+        below = (*n.args, *history.recorded_nodes(n)) if n.op is Op.DETACH else n.args
         stack.extend(a for a in below if a not in seen)
         seen.update(below)
     return found

@@ -19,7 +19,7 @@ from weft.graph import (
 )
 from weft.graph.formula import constant_of, definition
 from weft.graph.gradients_softmax import Softmax
-from weft.ir import infer
+from weft.ir import history, infer
 from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op, Operation
@@ -31,7 +31,7 @@ RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
     **gradients_movement.RULES,
     **gradients_reduce.RULES,
     Op.BUFFER: (lambda node, g: infer.reshape(g, node.attr.origin.shape),),
-    Op.DETACH: (lambda node, g: g, lambda node, g: None),  # see `weft.ir.node.History`
+    Op.DETACH: (lambda node, g: g, lambda node, g: None),  # see `weft.ir.history.History`
     Op.COPY: (lambda node, g: infer.copy(g, node.args[0].device or g.device),),
 }
 """For each operation a rule for each float operand: ``(node, its gradient) -> gradient of the
@@ -101,15 +101,15 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
                 _accumulate(grads, softmax.operand,
                             gradients_softmax.gradient(softmax, g, users, final))
             continue
-        if type(node.attr) is nd.Part:
+        if type(node.attr) is history.Part:
             reached.add(node.attr.call)
             if g is not None:
                 parts.setdefault(node.attr.call, {})[node.attr.number] = g
             continue
-        if type(node.attr) is nd.Custom:
+        if type(node.attr) is history.Custom:
             reached.update(_custom(node, parts.pop(node, {}), grads, needed))
             continue
-        for position, arg in enumerate(nd.gradient_operands(node)):
+        for position, arg in enumerate(history.gradient_operands(node)):
             arg = definition(arg)
             if arg in needed:
                 reached.add(arg)
@@ -212,7 +212,7 @@ def _is_stored(node: Node) -> bool:
 
 
 def _parents(node: Node) -> tuple[Node, ...]:
-    return tuple([definition(a) for a in nd.gradient_operands(node) if a.dtype.kind == "f"])
+    return tuple([definition(a) for a in history.gradient_operands(node) if a.dtype.kind == "f"])
 
 
 def _differentiable(outputs: Sequence[Node]) -> list[Node]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from weft.graph.formula import Value, constant_of, definition, keep_axes
-from weft.ir import infer
+from weft.ir import history, infer
 from weft.ir import node as nd
 from weft.ir.infer import same_dim
 from weft.ir.node import Node
@@ -89,7 +89,7 @@ def users_of(order: Iterable[Node], outputs: Iterable[Node]) -> dict[Node, list[
     """Return which nodes of a graph read each of its nodes; an output reads itself."""
     users: dict[Node, list[Node]] = {}
     for node in order:
-        for arg in dict.fromkeys(map(definition, nd.gradient_operands(node))):
+        for arg in dict.fromkeys(map(definition, history.gradient_operands(node))):
             users.setdefault(arg, []).append(node)
     for node in outputs:
         users.setdefault(node, []).append(node)

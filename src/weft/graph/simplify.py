@@ -95,7 +95,7 @@ class _Pass:
             return node
         done = self.done
         args = tuple([done[a] for a in node.args])
-        if args == node.args:
+        if args == node.args and not node.serial:
             return node
         return nd.make(node.op, node.dtype, node.shape, args, node.attr)
 

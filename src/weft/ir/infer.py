@@ -16,6 +16,7 @@ from weft.ir import expr as ex
 from weft.ir import node as nd
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr, needs_size
+from weft.ir.history import History
 from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op, Operation
 from weft.ir.size import canonical, span_of
@@ -476,7 +477,7 @@ def detach(x: Node) -> Node:
 
 
 def overwritten(x: Node, history: Node, replaced: bool = False) -> Node:
-    """Return the value `x` with the gradient of another node (see `weft.ir.node.History`).
+    """Return the value `x` with the gradient of another node (see `weft.ir.history.History`).
 
     Parameters
     ----------
@@ -487,7 +488,7 @@ def overwritten(x: Node, history: Node, replaced: bool = False) -> Node:
     replaced
         Whether gradients go to `x`, and zeros to `history`; else they go to `history` alone.
     """
-    return nd.make(Op.DETACH, x.dtype, x.shape, (x,), nd.History(history, replaced))
+    return nd.make(Op.DETACH, x.dtype, x.shape, (x,), History(history, replaced))
 
 
 

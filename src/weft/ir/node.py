@@ -8,8 +8,9 @@ movement op is a pure index map (`weft.kernelize.common.indexing`). A matmul is
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from weft.errors import LaunchError
@@ -167,76 +168,6 @@ class ScatterAttr(Record):
     what: str = "scatter"
 
 
-class History:
-    """Where gradients of a DETACH go that has one, and all that a DETACH says beyond its value.
-
-    Values and gradients part where a tensor is overwritten: its elements are new, and what was
-    recorded of it is `node`. It is an attribute and no operand, for it is not part of the value:
-    no pass over values visits it, and plans do not depend on it.
-
-    Attributes
-    ----------
-    node : Node
-        What was recorded, of the shape and dtype of the DETACH unless it gets zeros anyway.
-    replaced : bool
-        False: the gradient goes to `node` as it is, and none to the operand (a write that is not
-        recorded changes values only). True: it goes to the operand, and `node` gets zeros (the
-        elements were replaced, and the write was recorded).
-    """
-
-    __slots__ = ("node", "replaced")
-
-    def __init__(self, node: Node, replaced: bool) -> None:
-        self.node, self.replaced = node, replaced
-
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, History) and self.node is other.node
-                and self.replaced is other.replaced)
-
-    def __hash__(self) -> int:
-        return hash((self.node, self.replaced))
-
-
-class Custom:
-    """One call of a function whose derivative the user wrote (`weft.autograd.Function`).
-
-    It is the attribute of a DETACH of no value of interest, where the gradients of all results
-    meet (`custom`); each result is a DETACH with a `Part`. As with `History`, no pass over values
-    looks at it.
-
-    Attributes
-    ----------
-    inputs : tuple of Node
-        What gradients go to.
-    saved : tuple of Node
-        The values that `rule` reads: those of the forward.
-    rule : callable
-        ``rule(custom, {number: gradient})`` returns a gradient, or None, for each of the inputs.
-    """
-
-    __slots__ = ("inputs", "rule", "saved")
-
-    def __init__(self, inputs: tuple[Node, ...], saved: tuple[Node, ...],
-                 rule: CustomRule) -> None:  # fmt: skip
-        self.inputs, self.saved, self.rule = inputs, saved, rule
-
-
-class Part:
-    """Which result of a `Custom` function a DETACH is; ``call`` is where their gradients meet."""
-
-    __slots__ = ("call", "number")
-
-    def __init__(self, call: Node, number: int) -> None:
-        self.call, self.number = call, number
-
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Part) and self.call is other.call
-                and self.number == other.number)
-
-    def __hash__(self) -> int:
-        return hash((self.call, self.number))
-
-
 class LaunchAttr(Record):
     """A kernel of blocks and threads on whole arrays.
 
@@ -293,10 +224,15 @@ class Node:
         How often it was computed on the way to something else, since a tensor held it.
     holder : weakref.ref or None
         The tensor that took it for its value last.
+    serial : int
+        0 for the one node with these parts. Otherwise it is what was recorded of one tensor (see
+        `own`), and no other expression of the same parts is this node.
+    read : bool
+        Whether it is an operand.
     """
 
     __slots__ = ("__weakref__", "args", "attr", "computed", "device", "dtype", "holder", "op",
-                 "shape")  # fmt: skip
+                 "read", "serial", "shape")  # fmt: skip
 
     op: Operation
     dtype: DType
@@ -306,6 +242,8 @@ class Node:
     device: str
     computed: int
     holder: weakref.ref[Any] | None
+    serial: int
+    read: bool
 
     @property
     def ndim(self) -> int:
@@ -317,26 +255,33 @@ class Node:
         return f"<{self.op.name} {self.dtype.text}{list(self.shape)}{attr}>"
 
 
-CustomRule = Callable[[Node, Mapping[int, Node]], Sequence[Node | None]]
 _BUFFER: Final = Op.BUFFER
 _COPY: Final = Op.COPY
 _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
+serials: Final = itertools.count(1)  # of nodes that stand for one tensor's value alone
+OWN: Final = "own"  # the attribute of a DETACH whose gradient goes to its operand (see `own`)
 
 
 def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
-         attr: Any = None) -> Node:  # fmt: skip
+         attr: Any = None, serial: int = 0) -> Node:  # fmt: skip
     """Return the one node with these parts, unchecked (`weft.ir.infer` builds checked nodes)."""
-    key = (op, dtype, shape, args, attr if attr is None else key_of(attr))
+    key: tuple[Any, ...] = (op, dtype, shape, args, attr if attr is None else key_of(attr))
+    if serial:
+        key = (*key, serial)
     known = _interned.get(key)
     found = None if known is None else known()
+    if found is not None and found.serial != serial:  # it has become what one tensor recorded
+        _interned.pop(key, None)
+        found = None
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
-        made.computed, made.holder = 0, None
+        made.computed, made.holder, made.serial, made.read = 0, None, serial, False
         device = ""
         for arg in args:
+            arg.read = True
             if arg.device is not device and arg.device:
                 if device:
                     refuse_devices(op, device, arg.device)
@@ -355,73 +300,26 @@ def spread(x: Node, shape: Shape) -> Node:
     return make(Op.EXPAND, x.dtype, shape, (x,)) if shape else x
 
 
+def own(node: Node) -> Node:
+    """Return a value as one tensor records it: with a place of its own in the autograd graph.
+
+    What one tensor recorded is no other's, although both computed the same: each has a gradient,
+    and hooks, of its own. Passes over values make the one node of equal parts of it again.
+    """
+    if node.serial or node.read or not base(node).args:
+        return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, next(serials))
+    node.serial = next(serials)
+    return node
+
+
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:
     """Return the same operation on other operands, said to stand where the node stands."""
-    if args == node.args:
+    if args == node.args and not node.serial:
         return node
     made = make(node.op, node.dtype, node.shape, args, node.attr)
     if node in locations:
         locations.setdefault(made, locations[node])
     return made
-
-
-_GRADIENTS_ELSEWHERE: Final = frozenset({Op.BUFFER, Op.DETACH, Op.PROJECT})
-
-
-def gradient_operands(node: Node) -> tuple[Node, ...]:
-    """Return what the gradient of a node may flow to.
-
-    These are its operands, except that a leaf has the node that was realized into it (if it was
-    kept for differentiation), a DETACH what its `History` or `Custom` says, and a launch nothing.
-    """
-    op = node.op
-    if op not in _GRADIENTS_ELSEWHERE:
-        return node.args
-    if op is Op.BUFFER:
-        origin = node.attr.origin
-        return () if origin is None else (origin,)
-    if op is Op.DETACH:
-        attr = node.attr
-        if type(attr) is History:
-            return (node.args[0], attr.node) if attr.replaced else (attr.node,)
-        if type(attr) is Part:
-            return (attr.call,)
-        return attr.inputs if type(attr) is Custom else ()
-    return () if node.args[0].op is Op.LAUNCH else node.args  # a kernel has no gradient
-
-
-def recorded_nodes(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that the attribute of a DETACH names: what was recorded beside the value."""
-    attr = node.attr
-    if type(attr) is History:
-        return (attr.node,)
-    if type(attr) is Part:
-        return (attr.call,)
-    return (*attr.inputs, *attr.saved) if type(attr) is Custom else ()
-
-
-def with_recorded(attr: Any, new: Mapping[Node, Node]) -> Any:
-    """Return an attribute with others in place of the nodes that it names."""
-    if type(attr) is History:
-        return History(new[attr.node], attr.replaced)
-    if type(attr) is Part:
-        return Part(new[attr.call], attr.number)
-    if type(attr) is not Custom:
-        return attr
-    inputs, saved = (tuple([new[n] for n in nodes]) for nodes in (attr.inputs, attr.saved))
-    if inputs == attr.inputs and saved == attr.saved:
-        return attr
-    return Custom(inputs, saved, attr.rule)
-
-
-def custom(inputs: tuple[Node, ...], saved: tuple[Node, ...], rule: CustomRule) -> Node:
-    """Return the node where the gradients of all results of a `Custom` function meet."""
-    return make(Op.DETACH, dt.float32, (), (const(0.0, dt.float32),), Custom(inputs, saved, rule))
-
-
-def part_of(call: Node, number: int, value: Node) -> Node:
-    """Return a result of a `Custom` function: a value, whose gradient goes to the call."""
-    return make(Op.DETACH, value.dtype, value.shape, (value,), Part(call, number))
 
 
 def const(value: bool | int | float, dtype: DType, operation: str = "const") -> Node:
@@ -450,7 +348,7 @@ def size(shape: Shape) -> Dim:
 
 def base(node: Node) -> Node:
     """Return the array that a node shows in its own or another shape: reshapes are taken off."""
-    while node.op is Op.RESHAPE:
+    while node.op is Op.RESHAPE or node.attr is OWN:
         node = node.args[0]
     return node
 

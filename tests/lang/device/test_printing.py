@@ -13,7 +13,7 @@ import pytest
 import weft
 from weft import gpu
 from weft.ir import dtype as dt
-from weft.ir.print_format import shown
+from weft.ir.text.print_format import shown
 
 FLOATS = [0.0, -0.0, 1.0, 1.65, -2.5, 0.1, 1 / 3, 1e15, 9007199254740993.0, 1e16, 123456789012.0,
           1e-4, 9.9e-5, 1.5e-7, 5e-324, 2.0**-44, 1.7976931348623157e308, float("inf"),

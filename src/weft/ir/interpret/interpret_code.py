@@ -18,8 +18,8 @@ from weft.ir.interpret.interpret_matrix import matrix2, matrix4
 from weft.ir.interpret.interpret_value import round_float, to_bits
 from weft.ir.lookup import values_of
 from weft.ir.op import MATRICES, Op, Operation
-from weft.ir.print_format import shown
 from weft.ir.stmt import Location
+from weft.ir.text.print_format import shown
 
 Where = tuple[str, int] | None
 

@@ -1,4 +1,4 @@
-"""Printing of the LLVM renderer: `weft.ir.print_format`, natively.
+"""Printing of the LLVM renderer: `weft.ir.text.print_format`, natively.
 
 A line is one call of printf, so that lines of different threads do not mix. Floats become text
 before it: with more and more digits, until reading them gives the number again.

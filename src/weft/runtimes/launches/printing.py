@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any, Final
 
 from weft.ir.dtype import DType, from_text
-from weft.ir.print_format import shown
+from weft.ir.text.print_format import shown
 
 __all__ = ["HEAD", "Lines", "lines_of", "room_of", "show", "text_of"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from weft.errors import UnsupportedError, raised, said
 from weft.ir.interpret.interpret_code import where_of
 from weft.ir.position import in_thread
-from weft.ir.print_format import shown
 from weft.ir.stmt import Address, Alloc, Assert, Clock, Load, Prefetch, Print, Stmt, Store
+from weft.ir.text.print_format import shown
 from weft.runtimes.lockstep.memory import Storage
 from weft.runtimes.lockstep.values import held, to_stored
 

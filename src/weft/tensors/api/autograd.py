@@ -15,7 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from weft import driver
 from weft.errors import GradientError, ShapeError
 from weft.imports import importing
-from weft.ir import infer
+from weft.ir import history, infer
 from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op
@@ -183,7 +183,7 @@ def _reachable(roots: Sequence[Node]) -> tuple[dict[Node, TensorCore], set[Node]
         owner = None if ref is None else ref()
         if owner is not None:
             found[node] = owner
-        stack.extend(nd.gradient_operands(node))
+        stack.extend(history.gradient_operands(node))
     return found, seen
 
 
@@ -257,7 +257,7 @@ def _gradients(roots: Sequence[Node], seeds: Sequence[Node], wrt: Sequence[Node]
 def _accumulate(tensor: TensorCore, node: Node, create_graph: bool) -> None:
     before = tensor.grad
     if create_graph:
-        made = tensor._from_node(node, True)
+        made = tensor._from_node(nd.own(node), True)
         tensor.grad = made if before is None else cast(Any, before).add(made)
         return
     node = infer.detach(node)
@@ -366,7 +366,8 @@ def grad(outputs: Any, inputs: Any = None, grad_outputs: Any = None, *,
                                     hint="allow_unused=True gives None for it")
             found.append(None)
             continue
-        found.append(tensor._from_node(node if create_graph else infer.detach(node), create_graph))
+        made = nd.own(node) if create_graph else infer.detach(node)
+        found.append(tensor._from_node(made, create_graph))
     return tuple(found)
 
 

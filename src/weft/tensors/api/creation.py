@@ -23,6 +23,7 @@ from weft.tensors.core.axis_names import takes_axis
 from weft.tensors.core.devices import AUTO, moved
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.runtime_scalars import constant
+from weft.tensors.core.strides import steps_to, strided
 from weft.tensors.core.tensor_value import Scalar, adopt
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.movement import ints
@@ -142,10 +143,10 @@ def _share(array: np.ndarray[Any, Any], kind: DType) -> Tensor | None:
         if span is None:
             return None
         storage = span.storage
-        found = views.steps_to(shape, span.offset, span.strides)
+        found = steps_to(shape, span.offset, span.strides)
         if found is None:  # elements that overlap can be read where they are, but not written
             flat = nd.buffer(storage)
-            return Tensor._from_node(views.strided(flat, shape, span.offset, span.strides))
+            return Tensor._from_node(strided(flat, shape, span.offset, span.strides))
         shape, path = found
     out = Tensor._from_node(host.leaf(storage, shape))
     if array.flags.writeable:

@@ -1,7 +1,7 @@
 """Functions whose derivative the user writes: `weft.autograd.Function`.
 
 `forward` runs without being recorded. Its results are nodes whose gradients meet in one node of the
-call (`weft.ir.node.Custom`), from where `backward` gives those of the inputs. What `forward` saves
+call (`weft.ir.history.Custom`), from where `backward` gives those of the inputs. What `forward` saves
 are nodes as well: values are those of the forward, whatever is written to the tensors since, and a
 replay of a captured function puts its own in their places.
 """
@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 from weft.errors import DTypeError, GradientError, ShapeError, UnsupportedError
-from weft.ir import infer
-from weft.ir import node as nd
+from weft.ir import history, infer
 from weft.ir.node import Node
 from weft.tensors.api.autograd import no_grad
 from weft.tensors.api.tensor import Tensor
@@ -120,7 +119,7 @@ class Context:
                 continue
             node = call.attr.saved[entry.position]
             if entry.result is not None:
-                node = nd.part_of(call, entry.result, node)
+                node = history.part_of(call, entry.result, node)
             found.append(Tensor._from_node(node, entry.requires_grad))
         return tuple(found)
 
@@ -202,7 +201,7 @@ class Context:
             self._held[id(tensor)] = len(nodes)
             nodes.append(tensor._value())
         self._kept, self._saved = (*nodes, *values), ()
-        return nd.custom(inputs, self._kept, rule)
+        return history.custom(inputs, self._kept, rule)
 
     def _differentiates(self, result: Tensor) -> bool:
         """Whether a result has a gradient."""
@@ -352,7 +351,7 @@ def _recorded(context: Context, call: Node, number: int, result: Any, sources: l
         return result
     if not context._differentiates(result):
         return result.detach() if result.requires_grad else result
-    node = nd.part_of(call, number, result._value())
+    node = history.part_of(call, number, result._value())
     if any(result is t for t in context._dirty):
         result._write(node, *sources)
         return result

@@ -14,7 +14,7 @@ from weft.ir.dtype import DType, from_text
 from weft.ir.node import HOST
 from weft.ir.op import storage_only
 from weft.tensors.api import autograd
-from weft.tensors.core import gradient_hooks
+from weft.tensors.core import gradient_hooks, views
 from weft.tensors.core.arguments import check_tensor
 from weft.tensors.core.axis_names import with_axis_names
 from weft.tensors.core.display import show
@@ -370,7 +370,7 @@ class Tensor(Composed):
             made = self.detach().clone()
         else:  # of what it shares memory with, so that copies share theirs
             made = cast(Any, base)._memory_copied(memo).detach()
-            for step in self._path:
+            for step in views.moves(self._path):
                 made = made._view(step)
         if self._requires_grad and self._is_leaf:
             made.requires_grad_()

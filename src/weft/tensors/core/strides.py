@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar, cast
 
 from weft.ir import infer
 from weft.ir.expr import Expr
-from weft.ir.node import Shape
+from weft.ir.node import Node, Shape
 from weft.ir.runtime_size import RuntimeSize
 from weft.ir.size import replaced_all
 from weft.tensors.core import views
@@ -17,7 +17,7 @@ from weft.tensors.core.thread_state import state
 from weft.tensors.docs.documented import documented
 from weft.tensors.docs.movement_sections import STRIDES
 
-__all__ = ["Strides"]
+__all__ = ["Strides", "steps_to", "strided"]
 
 M = TypeVar("M", bound="Strides")
 
@@ -139,3 +139,44 @@ def _layout_of(shape: Shape, path: Iterable[views.Step]) -> Layout | None:
     for step in path:
         layout = None if layout is None else step.move(layout)
     return layout
+
+
+def steps_to(shape: tuple[int, ...], offset: int, strides: tuple[int, ...]
+             ) -> tuple[tuple[int, ...], list[views.Step]] | None:  # fmt: skip
+    """Return the shape of a contiguous base, and the path from it to a strided array.
+
+    An array without gaps is its base with axes reversed and permuted, which every kernel knows how
+    to read and to write; one with gaps is `Strided` over a flat base. None if elements overlap.
+    """
+    order = sorted((a for a, n in enumerate(shape) if n != 1), key=lambda a: -abs(strides[a]))
+    reach, dense = 1, True  # elements of the axes so far: from the first to behind the last
+    for axis in reversed(order):
+        width = abs(strides[axis])
+        if width < reach:
+            return None
+        dense = dense and width == reach
+        reach = (shape[axis] - 1) * width + reach
+    if not dense:
+        return (reach,), [views.Strided(shape, offset, strides)]
+    base = tuple(shape[a] for a in order)
+    path: list[views.Step] = []
+    if any(strides[a] < 0 for a in order):
+        path.append(views.Slice(tuple(shape[a] - 1 if strides[a] < 0 else 0 for a in order), base,
+                                tuple(-1 if strides[a] < 0 else 1 for a in order)))  # fmt: skip
+    if order != sorted(order):
+        path.append(views.Permute(tuple(order.index(a) for a in sorted(order))))
+    if len(order) < len(shape):
+        path.append(views.Reshape(shape))
+    return base, path
+
+
+def strided(x: Node, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> Node:
+    """Return the elements of a flat array at strides, as `steps_to` finds them."""
+    found = steps_to(shape, offset, strides)
+    if found is None:
+        return infer.contiguous(infer.strided(x, shape, offset, strides))
+    base, path = found
+    out = infer.reshape(x, base)
+    for step in path:
+        out = step.read(out)
+    return out

@@ -27,7 +27,7 @@ from weft.tensors.core.thread_state import state
 from weft.tensors.core.write_lock import changing
 from weft.weak import Living, WeakTable
 
-__all__ = ["Scalar", "TensorValue", "adopt", "flat_leaf", "flush_readers", "leaves",
+__all__ = ["Scalar", "TensorValue", "adopt", "flush_readers", "leaves",
            "realize_all", "show_memory"]  # fmt: skip
 
 Scalar = bool | int | float
@@ -46,11 +46,6 @@ _lazy: Final = Living["TensorValue"]()
 _shared: Final[WeakTable[Storage, weakref.ref[TensorValue]]] = WeakTable()
 _any_shared: Final = _shared.entries
 _ref: Final = weakref.ref
-
-
-def flat_leaf(node: Node) -> Node:
-    """Return the flat BUFFER below a leaf: reshapes of a leaf read it directly."""
-    return node.args[0] if node.op is Op.RESHAPE and node.args[0].op is Op.BUFFER else node
 
 
 class TensorValue:
@@ -104,9 +99,9 @@ class TensorValue:
             for other in others:
                 if other is not None and other._requires_grad:
                     needs = True
-        if needs and node is self._node:
-            node = views.distinct(node)
-        return self._from_node(shared.apart(node, needs) if _any_shared else node, needs)
+        if _any_shared:
+            node = shared.apart(node, needs)
+        return self._from_node(nd.own(node) if needs else node, needs)
 
     def _view(self, step: views.Step) -> Self:
         """Return a view of this tensor."""
@@ -120,11 +115,14 @@ class TensorValue:
         base = source if source._base is None else source._base
         version = base._version  # first: what another thread writes meanwhile is to be seen
         node = step.read(source._value())
-        out = self._from_node(node, source._requires_grad and not detaches)
-        path = source._path
-        if len(path) > 1 and type(step) is type(path[-1]) is type(path[-2]) is views.Reshape:
-            path = path[:-1]  # the first stays: gradients tell a view in the base's shape from it
-        out._base, out._path, out._version = base, (*path, step), version
+        path, tracked = (*source._path, step), source._requires_grad and not detaches
+        if tracked:
+            own = views.Own()
+            node, path = own.read(node), (*path, own)
+        elif len(path) > 1 and type(step) is type(path[-2]) is views.Reshape:
+            path = (*path[:-2], step)
+        out = self._from_node(node, tracked)
+        out._base, out._path, out._version = base, path, version
         return out
 
     # value
@@ -138,11 +136,11 @@ class TensorValue:
             if (known is None or self._version != base._version
                     or base._shared is not None):  # its owner may have written to the memory
                 version, known = base._version, base._value()
+                self._follow()
                 for step in self._path:
                     known = step.read(known)
                     if type(step) is views.Detach and step.leaf is not None:
                         leaves[known] = step.leaf
-                self._follow()
                 if capture is None:  # which keeps what it finds to itself
                     self._buffer, self._node, self._version = None, known, version
             return known
@@ -180,7 +178,7 @@ class TensorValue:
         if self._buffer is buffer and self._node is None:
             self._node = node
         if self._requires_grad and self._is_leaf:
-            leaves[flat_leaf(node)] = weakref.ref(self)
+            leaves[views.flat_leaf(node)] = weakref.ref(self)
         return node
 
     def _read(self) -> Node:
@@ -211,6 +209,8 @@ class TensorValue:
         self._requires_grad = tracked
         self._is_leaf = not tracked or (
             step is not None and step.leaf is not None and step.leaf() is self)
+        if not self._is_leaf and type(self._path[-1]) is not views.Own:
+            self._path, self._node, self._buffer = (*self._path, views.Own()), None, None
 
     @changing
     def _write(self, value: Node, *sources: TensorValue, replaces: bool = False) -> None:
@@ -232,8 +232,6 @@ class TensorValue:
                                 hint="write inside weft.no_grad()")
         if recorded and own is not None:
             own.check_capture()
-        if recorded and any(value is s._node for s in sources):
-            value = views.distinct(value)
         if recorded and tracked and replaces:
             value = infer.overwritten(value, self._value(), True)
         nodes = [base._value()]
@@ -243,7 +241,8 @@ class TensorValue:
         for i in range(len(path) - 1, -1, -1):
             value = path[i].put(nodes[i], value)
             if recorded and i == at - 1 and own is not None:
-                own.history, value = value, infer.detach(value)
+                own.history = value = nd.own(value)
+                value = infer.detach(value)
                 if _any_shared:
                     shared.note_recorded(own.history)
         base._assign(value, recorded and own is None)
@@ -255,6 +254,8 @@ class TensorValue:
         if state.capture is not None:
             state.capture.changing(self)
         tracked = self._requires_grad and not self._is_leaf
+        if recorded:
+            node = nd.own(node)
         if recorded and tracked:
             self._keep_retained(node)
         if not recorded and tracked:
@@ -292,7 +293,7 @@ class TensorValue:
     def _own(self, node: Node) -> Node:
         """Return a node of its own for a leaf's value, so that its gradient is only its own."""
         if state.capture is not None:
-            unique = nd.make(Op.DETACH, node.dtype, node.shape, (node,), next(views.serials))
+            unique = nd.make(Op.DETACH, node.dtype, node.shape, (node,), next(nd.serials))
         else:
             place = node.device or driver.default_device()
             storage = Storage(node.dtype, nd.size(node.shape), None, place)
@@ -302,7 +303,7 @@ class TensorValue:
             else:
                 pending.define(storage, node)
             unique = host.leaf(storage, cast("tuple[int, ...]", node.shape))
-        leaves[flat_leaf(unique)] = weakref.ref(self)
+        leaves[views.flat_leaf(unique)] = weakref.ref(self)
         return unique
 
     def _install_leaf(self, old: Node, node: Node) -> None:
@@ -328,7 +329,7 @@ class TensorValue:
         if self._base is None:
             self._version += 1
         if self._requires_grad and self._is_leaf:
-            leaves[flat_leaf(node)] = weakref.ref(self)
+            leaves[views.flat_leaf(node)] = weakref.ref(self)
 
     def realize(self) -> Self:
         """Compute the value now, and return this tensor."""
@@ -475,7 +476,7 @@ def show_memory(tensor: TensorValue) -> None:
     tensor._node, tensor._buffer = host.leaf(storage, tensor.shape), storage.buffer
     tensor._version += 1
     if tensor._requires_grad and tensor._is_leaf:
-        leaves[flat_leaf(tensor._node)] = weakref.ref(tensor)
+        leaves[views.flat_leaf(tensor._node)] = weakref.ref(tensor)
 
 
 def _write_through(tensor: TensorValue) -> None:
@@ -492,7 +493,7 @@ def _write_through(tensor: TensorValue) -> None:
     host.put_back(memory, buffer)
     if tensor._requires_grad or memory.origin is not None:
         if made is not None and not tensor._is_leaf:
-            origin = made.origin or views.distinct(node)
+            origin = made.origin or nd.own(node)
         adopt(tensor, Storage(memory.dtype, memory.size, memory.buffer, memory.device, origin,
                               shared=True))  # fmt: skip
     show_memory(tensor)

@@ -7,14 +7,13 @@ the base's new value as a pure expression.
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, cast
 
 from weft.errors import CaptureError, ShapeError
 from weft.ir import dtype as dt
-from weft.ir import infer
+from weft.ir import history, infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Dim, Node, Shape
@@ -25,12 +24,14 @@ from weft.tensors.core.layouts import Layout, reshaped
 from weft.tensors.core.source_positions import stamp
 from weft.tensors.core.thread_state import state
 
-__all__ = ["Bits", "Detach", "Diagonal", "Expand", "Permute", "Picked", "Reshape", "Slice",
-           "Step", "Strided", "Windows", "detached", "distinct", "fixed", "recorded_of",
-           "steps_to", "strided"]  # fmt: skip
+__all__ = ["Bits", "Detach", "Diagonal", "Expand", "Own", "Permute", "Picked", "Reshape", "Slice",
+           "Step", "Strided", "Windows", "detached", "fixed", "flat_leaf", "moves",
+           "recorded_of"]  # fmt: skip
 
 
-serials: Final = itertools.count()  # of nodes that stand for one tensor's value alone
+def flat_leaf(node: Node) -> Node:
+    """Return the flat BUFFER below a leaf: reshapes of a leaf read it directly."""
+    return node.args[0] if node.op is Op.RESHAPE and node.args[0].op is Op.BUFFER else node
 
 
 def detached(node: Node) -> Node:
@@ -52,7 +53,7 @@ def recorded_of(node: Node) -> Node:
     """
     while True:
         attr, below = node.attr, node.args[0] if node.op is Op.RESHAPE else node
-        if type(attr) is nd.History and not attr.replaced:
+        if type(attr) is history.History and not attr.replaced:
             node = attr.node
         elif state.capture is None and below.op is Op.BUFFER and below.attr.origin is not None and (
             infer.same_shape(below.attr.origin.shape, node.shape)
@@ -60,15 +61,6 @@ def recorded_of(node: Node) -> Node:
             node = below.attr.origin
         else:
             return node
-
-
-def distinct(node: Node) -> Node:
-    """Return a value with a place of its own in the autograd graph, from which gradients go on.
-
-    What is asked for the gradient of a copy is not that of what was copied.
-    """
-    place = nd.make(Op.DETACH, node.dtype, node.shape, (node,), next(serials))
-    return infer.overwritten(node, place, True)
 
 
 class Step(Protocol):
@@ -93,7 +85,21 @@ class Step(Protocol):
         ...
 
 
-class Detach:
+class _Same:
+    """The same elements, of which something else is recorded."""
+
+    __slots__ = ()
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Return the new value."""
+        return value
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the same layout."""
+        return layout
+
+
+class Detach(_Same):
     """The same elements with a place of their own in the autograd graph: at first, none.
 
     `detach`, `data` and views made under no_grad begin with it, and so does a view that became a
@@ -112,7 +118,7 @@ class Detach:
     __slots__ = ("_number", "capture", "history", "leaf")
 
     def __init__(self, capture: object = None) -> None:
-        self._number = next(serials)
+        self._number = next(nd.serials)
         self.history: Node | None = None
         self.leaf: weakref.ref[Any] | None = None
         self.capture = None if capture is None else weakref.ref(capture)
@@ -146,13 +152,30 @@ class Detach:
             return nd.make(Op.DETACH, base.dtype, base.shape, (base,), self._number)
         return detached(base) if self.history is None else infer.overwritten(base, self.history)
 
-    def put(self, base: Node, value: Node) -> Node:
-        """Return the new value."""
-        return value
 
-    def move(self, layout: Layout) -> Layout | None:
-        """Return the same layout."""
-        return layout
+class Own(_Same):
+    """The same elements as one view records them: with a gradient, and hooks, of its own."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self) -> None:
+        self._number = next(nd.serials)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the elements are the same, whatever is recorded of them."""
+        return isinstance(other, Own)
+
+    def __hash__(self) -> int:
+        return hash(Own)
+
+    def read(self, base: Node) -> Node:
+        """Return the array with a place of its own in the autograd graph."""
+        return nd.make(Op.DETACH, base.dtype, base.shape, (base,), nd.OWN, self._number)
+
+
+def moves(path: Iterable[Step]) -> list[Step]:
+    """Return the steps of a path that other views may follow, which record what they do anew."""
+    return [step for step in path if type(step) is not Own]
 
 
 class Reshape(Record):
@@ -436,47 +459,6 @@ def fixed(step: Any, values: Mapping[str, int]) -> Any:
     known = [replaced_all(f, values) if type(f) is tuple else
              replaced(f, values) if isinstance(f, Expr) else f for f in fields]
     return type(step)(*known)
-
-
-def steps_to(shape: tuple[int, ...], offset: int, strides: tuple[int, ...]
-             ) -> tuple[tuple[int, ...], list[Step]] | None:  # fmt: skip
-    """Return the shape of a contiguous base, and the path from it to a strided array.
-
-    An array without gaps is its base with axes reversed and permuted, which every kernel knows how
-    to read and to write; one with gaps is `Strided` over a flat base. None if elements overlap.
-    """
-    order = sorted((a for a, n in enumerate(shape) if n != 1), key=lambda a: -abs(strides[a]))
-    reach, dense = 1, True  # elements of the axes so far: from the first to behind the last
-    for axis in reversed(order):
-        width = abs(strides[axis])
-        if width < reach:
-            return None
-        dense = dense and width == reach
-        reach = (shape[axis] - 1) * width + reach
-    if not dense:
-        return (reach,), [Strided(shape, offset, strides)]
-    base = tuple(shape[a] for a in order)
-    path: list[Step] = []
-    if any(strides[a] < 0 for a in order):
-        path.append(Slice(tuple(shape[a] - 1 if strides[a] < 0 else 0 for a in order), base,
-                          tuple(-1 if strides[a] < 0 else 1 for a in order)))  # fmt: skip
-    if order != sorted(order):
-        path.append(Permute(tuple(order.index(a) for a in sorted(order))))
-    if len(order) < len(shape):
-        path.append(Reshape(shape))
-    return base, path
-
-
-def strided(x: Node, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> Node:
-    """Return the elements of a flat array at strides, as `steps_to` finds them."""
-    found = steps_to(shape, offset, strides)
-    if found is None:
-        return infer.contiguous(infer.strided(x, shape, offset, strides))
-    base, path = found
-    out = infer.reshape(x, base)
-    for step in path:
-        out = step.read(out)
-    return out
 
 
 def flip(x: Node, axis: int) -> Node:

@@ -14,6 +14,7 @@ from weft.tensors.core import views
 from weft.tensors.core.arguments import check_rank, check_tensor, count_of, items_of
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.promotion import broadcast_shapes
+from weft.tensors.core.strides import steps_to
 from weft.tensors.core.tensor_value import Scalar
 from weft.tensors.core.write_lock import every_write
 from weft.tensors.docs.composed_sections import COMPOSED
@@ -101,7 +102,7 @@ class Composed(Searching):
         if 0 in sizes:
             return base.narrow(0, 0, 0)._view(views.Reshape(sizes))
         plain = tuple(int(n) for n in sizes)
-        if views.steps_to(plain, 0, steps) is not None:
+        if steps_to(plain, 0, steps) is not None:
             return base._view(views.Strided(plain, start, steps))
         return self._wrap(infer.contiguous(
             infer.strided(base._read(), plain, start, steps)), base)

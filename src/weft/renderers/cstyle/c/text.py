@@ -58,7 +58,7 @@ static __attribute__((noinline, cold, unused)) i32 weft_stopped(struct weft_stat
   return weft_fail(status, {STOPPED}, {STOPPED - 1}, 0, 0);
 }}"""
 
-# See `weft.ir.print_format`: more and more digits until reading them gives the number again.
+# See `weft.ir.text.print_format`: more and more digits until reading them gives the number again.
 NUMBER: Final = """\
 extern int printf(const char *, ...);
 extern int snprintf(char *, __SIZE_TYPE__, const char *, ...);
