@@ -257,6 +257,7 @@ class Node:
 
 _BUFFER: Final = Op.BUFFER
 _COPY: Final = Op.COPY
+_RESHAPE: Final = Op.RESHAPE
 _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
@@ -306,7 +307,7 @@ def own(node: Node) -> Node:
     What one tensor recorded is no other's, although both computed the same: each has a gradient,
     and hooks, of its own. Passes over values make the one node of equal parts of it again.
     """
-    if node.serial or node.read or not base(node).args:
+    if node.serial or node.read or not node.args or node.op is _RESHAPE:  # perhaps of a leaf
         return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, next(serials))
     node.serial = next(serials)
     return node
