@@ -1,9 +1,9 @@
 """Functions whose derivative the user writes: `weft.autograd.Function`.
 
 `forward` runs without being recorded. Its results are nodes whose gradients meet in one node of the
-call (`weft.ir.history.Custom`), from where `backward` gives those of the inputs. What `forward` saves
-are nodes as well: values are those of the forward, whatever is written to the tensors since, and a
-replay of a captured function puts its own in their places.
+call (`weft.ir.history.Custom`), from where `backward` gives those of the inputs. What `forward`
+saves are nodes as well: values are those of the forward, whatever is written to the tensors since,
+and a replay of a captured function puts its own in their places.
 """
 
 from __future__ import annotations
