@@ -43,8 +43,8 @@ kernels.tuners.append(_tune_first)
 
 
 def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
-              wrt: Sequence[Node], hooks: Mapping[Node, Callable[[Node], Node]] | None = None
-              ) -> list[Node | None]:  # fmt: skip
+              wrt: Sequence[Node], hooks: Mapping[Node, Callable[[Node], Node]] | None = None,
+              recorded: bool = False) -> list[Node | None]:  # fmt: skip
     """Return the gradient of ``sum(seed * output)`` for each node of `wrt`.
 
     See `weft.graph.autodiff.gradients`, which is loaded by the first call.
@@ -52,4 +52,4 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
     with importing:
         from weft.graph import autodiff
 
-    return autodiff.gradients(outputs, seeds, wrt, hooks)
+    return autodiff.gradients(outputs, seeds, wrt, hooks, recorded)

@@ -38,8 +38,8 @@ RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
 operand``, None where that is zero everywhere."""
 
 def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
-              wrt: Sequence[Node], hooks: Mapping[Node, Callable[[Node], Node]] | None = None
-              ) -> list[Node | None]:  # fmt: skip
+              wrt: Sequence[Node], hooks: Mapping[Node, Callable[[Node], Node]] | None = None,
+              recorded: bool = False) -> list[Node | None]:  # fmt: skip
     """Return the gradient of ``sum(seed * output)`` for each node of `wrt`.
 
     A storage that still knows the node realized into it (`Storage.origin`) stands for that node,
@@ -54,6 +54,9 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
         Any nodes of the graph, leaves or not.
     hooks : mapping of Node to function, optional
         What changes the gradient of a node, once it is complete.
+    recorded : bool, optional
+        Whether the gradients are differentiated again: each is then what one tensor records, and
+        those of what comes before depend on it.
 
     Returns
     -------
@@ -91,6 +94,8 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
         if hooks and g is not None and node in hooks:
             g = hooks[node](g)
         if node in wanted:
+            if recorded and g is not None and g not in seeds:
+                g = nd.own(g)
             found[node] = g if g is not None else infer.full(node.shape, 0.0, node.dtype)
         if users and g is not None and node.op is Op.REDUCE:
             final[node] = g

@@ -227,12 +227,12 @@ class Node:
     serial : int
         0 for the one node with these parts. Otherwise it is what was recorded of one tensor (see
         `own`), and no other expression of the same parts is this node.
-    read : bool
-        Whether it is an operand.
+    used : bool
+        Whether it is an operand, or a tensor's value.
     """
 
     __slots__ = ("__weakref__", "args", "attr", "computed", "device", "dtype", "holder", "op",
-                 "read", "serial", "shape")  # fmt: skip
+                 "serial", "shape", "used")  # fmt: skip
 
     op: Operation
     dtype: DType
@@ -243,7 +243,7 @@ class Node:
     computed: int
     holder: weakref.ref[Any] | None
     serial: int
-    read: bool
+    used: bool
 
     @property
     def ndim(self) -> int:
@@ -262,6 +262,7 @@ _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
 serials: Final = itertools.count(1)  # of nodes that stand for one tensor's value alone
+_claims: Final[dict[int, int]] = {}  # serials for nodes that become a tensor's record right now
 OWN: Final = "own"  # the attribute of a DETACH whose gradient goes to its operand (see `own`)
 
 
@@ -279,10 +280,10 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
-        made.computed, made.holder, made.serial, made.read = 0, None, serial, False
+        made.computed, made.holder, made.serial, made.used = 0, None, serial, False
         device = ""
         for arg in args:
-            arg.read = True
+            arg.used = True
             if arg.device is not device and arg.device:
                 if device:
                     refuse_devices(op, device, arg.device)
@@ -307,10 +308,16 @@ def own(node: Node) -> Node:
     What one tensor recorded is no other's, although both computed the same: each has a gradient,
     and hooks, of its own. Passes over values make the one node of equal parts of it again.
     """
-    if node.serial or node.read or not node.args or node.op is _RESHAPE:  # perhaps of a leaf
-        return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, next(serials))
-    node.serial = next(serials)
-    return node
+    number = next(serials)
+    if not (node.used or node.serial or not node.args or node.op is _RESHAPE) and (
+            _claims.setdefault(id(node), number) == number):  # no other thread is about to take it
+        free = not node.serial
+        if free:
+            node.serial = number
+        _claims.pop(id(node), None)
+        if free:
+            return node
+    return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, number)
 
 
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:

@@ -1,6 +1,7 @@
 """Equal expressions of several tensors: each tensor has a gradient, and hooks, of its own."""
 
 import copy
+import threading
 
 import numpy as np
 import pytest
@@ -126,6 +127,71 @@ def a_hook_of_one_of_two(m):
     return x.grad.tolist()
 
 
+def a_copy_of_what_was_overwritten(m):
+    found = []
+    for copy_of in (lambda t: t.clone(), lambda t: m.cat([t])):
+        x = leaf(m)
+        y = x * 2
+        with m.no_grad():
+            y.add_(1)
+        z = copy_of(y)
+        found.append(grads(m, (y * 3).sum() + (z * 2).sum(), y, z))
+    return found
+
+
+def a_copy_of_a_function_result(m):
+    class Double((weft if m is weft else torch).autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    y = Double.apply(leaf(m))
+    z = y.clone()
+    return grads(m, (y * 3).sum() + (z * 2).sum() + (m.cat([y]) * 7).sum(), y, z)
+
+
+def a_detached_tensor_that_is_written(m):
+    x = leaf(m)
+    d = (x * 2).detach()
+    e = d.view(2, 1)
+    d.mul_(x)
+    first = grads(m, (d * 3).sum() + (e * 2).sum(), d)
+    d = m.zeros(2).detach()
+    e = d.view(2, 1)
+    e.copy_(x.view(2, 1))
+    return first + grads(m, (d * 3).sum() + (e * 2).sum(), d)
+
+
+def a_hook_of_a_detached_tensor(m):
+    x, y = leaf(m), m.zeros(2)
+    d = y.detach()
+    e = d[:1]
+    d.add_(x)
+    d.register_hook(lambda g: g * 10)
+    ((d * 3).sum() + (e * 2).sum()).backward()
+    return x.grad.tolist()
+
+
+def gradients_of_each_other(m):
+    x = leaf(m)
+    y = x * x
+    take = weft.grad if m is weft else torch.autograd.grad
+    by_y, by_x = take((y * y * y).sum(), (y, x), create_graph=True)
+    return grads(m, by_x.sum(), by_y)
+
+
+def a_view_that_is_written(m):
+    x, c = leaf(m), m.zeros(2)
+    v = c.reshape(2)
+    v.copy_(x * 2)
+    w = v[:1]
+    return grads(m, (v * 3).sum() + (w * 5).sum(), v, x)
+
+
 PROGRAMS = [
     (equal_products, [[1, 1], [3, 3], [20, 20]]),
     (a_view_in_the_shape_of_its_base, [[[2, 2], [5, 5]]] * 5),
@@ -141,6 +207,12 @@ PROGRAMS = [
     (views_of_what_is_written, (True, [[2], [5], [21, 0]])),
     (hooks_of_turns, ([0, 1, 2], [6, 6])),
     (a_hook_of_one_of_two, [123, 22]),
+    (a_copy_of_what_was_overwritten, [[[5, 5], [2, 2]]] * 2),
+    (a_copy_of_a_function_result, [[12, 12], [2, 2]]),
+    (a_detached_tensor_that_is_written, [[5, 5], [5, 5]]),
+    (a_hook_of_a_detached_tensor, [50, 30]),
+    (gradients_of_each_other, [[2, 4]]),
+    (a_view_that_is_written, [[8, 3], [16, 6]]),
 ]
 
 
@@ -167,6 +239,34 @@ def test_in_a_capture():
         first, y, z = captured(x)
         assert [first.tolist(), y.tolist(), z.tolist()] == [[1, 1], [5, 10], [5, 10]]
         assert grads(weft, (y * z * z).sum(), y, z) == [[25, 100], [50, 200]]
+
+
+def test_arguments_and_their_copies_in_a_capture():
+    @weft.jit
+    def step(x):
+        y, z = x.clone(), x.expand(2)
+        return weft.grad((y * 2).sum() + (x * 3).sum() + (z * 5).sum(), (y, x, z))
+
+    for _ in range(2):
+        assert [g.tolist() for g in step(leaf(weft))] == [[2, 2], [10, 10], [5, 5]]
+
+
+def test_equal_expressions_of_two_threads():
+    x, made = leaf(weft), [[], []]
+
+    def run(found):
+        for i in range(400):
+            barrier.wait()
+            found.append(x * float(i))
+
+    barrier = threading.Barrier(2)
+    others = [threading.Thread(target=run, args=(found,)) for found in made]
+    for thread in others:
+        thread.start()
+    for thread in others:
+        thread.join()
+    for y, z in zip(*made, strict=True):
+        assert grads(weft, (y * 2).sum() + (z * 3).sum(), y, z) == [[2, 2], [3, 3]]
 
 
 def test_results_of_a_capture_within_each_other():

@@ -248,7 +248,7 @@ def _gradients(roots: Sequence[Node], seeds: Sequence[Node], wrt: Sequence[Node]
     """Return gradients; what users wrote for the way is recorded if these are differentiated."""
     before, state.grad = state.grad, create_graph
     try:
-        return driver.gradients(roots, seeds, wrt, hooks)
+        return driver.gradients(roots, seeds, wrt, hooks, create_graph)
     finally:
         state.grad = before
 
@@ -257,7 +257,7 @@ def _gradients(roots: Sequence[Node], seeds: Sequence[Node], wrt: Sequence[Node]
 def _accumulate(tensor: TensorCore, node: Node, create_graph: bool) -> None:
     before = tensor.grad
     if create_graph:
-        made = tensor._from_node(nd.own(node), True)
+        made = tensor._from_node(node, True)
         tensor.grad = made if before is None else cast(Any, before).add(made)
         return
     node = infer.detach(node)
@@ -287,7 +287,7 @@ def _wanted_nodes(tensor: TensorCore, reachable: Mapping[Node, TensorCore]) -> l
         value = recorded_of(tensor._base._value())
         for step in tensor._path:
             value = step.read(value)
-        wanted[value] = None
+        wanted[recorded_of(value)] = None
     return list(wanted)
 
 
@@ -366,8 +366,7 @@ def grad(outputs: Any, inputs: Any = None, grad_outputs: Any = None, *,
                                     hint="allow_unused=True gives None for it")
             found.append(None)
             continue
-        made = nd.own(node) if create_graph else infer.detach(node)
-        found.append(tensor._from_node(made, create_graph))
+        found.append(tensor._from_node(node if create_graph else infer.detach(node), create_graph))
     return tuple(found)
 
 

@@ -55,7 +55,7 @@ class Strides(TensorCore):
         or None for a variable without a number.
         """
         base = self if self._base is None else self._base
-        path = (*self._path, *steps)
+        path = views.moves((*self._path, *steps))
         try:
             return _layout_of(base.shape, path), (
                 None if state.capture is None else state.capture.doubt(base))

@@ -83,6 +83,7 @@ class TensorValue:
         out._base = out._buffer = out._grad = out._shared = out._history = None
         out._path, out._version = (), 0
         out._requires_grad, out._is_leaf = requires_grad, not requires_grad
+        node.used = True
         if state.capture is None:
             node.holder = _ref(out)
         else:
@@ -117,8 +118,8 @@ class TensorValue:
         node = step.read(source._value())
         path, tracked = (*source._path, step), source._requires_grad and not detaches
         if tracked:
-            own = views.Own()
-            node, path = own.read(node), (*path, own)
+            record = views.Own()
+            node, path = record.read(node), (*path, record)
         elif len(path) > 1 and type(step) is type(path[-2]) is views.Reshape:
             path = (*path[:-2], step)
         out = self._from_node(node, tracked)
@@ -141,6 +142,7 @@ class TensorValue:
                     known = step.read(known)
                     if type(step) is views.Detach and step.leaf is not None:
                         leaves[known] = step.leaf
+                known.used = True
                 if capture is None:  # which keeps what it finds to itself
                     self._buffer, self._node, self._version = None, known, version
             return known
@@ -209,7 +211,7 @@ class TensorValue:
         self._requires_grad = tracked
         self._is_leaf = not tracked or (
             step is not None and step.leaf is not None and step.leaf() is self)
-        if not self._is_leaf and type(self._path[-1]) is not views.Own:
+        if not self._is_leaf and type(self._path[-1]) not in (views.Own, views.Detach):
             self._path, self._node, self._buffer = (*self._path, views.Own()), None, None
 
     @changing
@@ -270,6 +272,7 @@ class TensorValue:
             self._requires_grad, self._is_leaf = True, False
         if self._requires_grad and self._is_leaf:
             node = self._own(node)
+        node.used = True
         if state.capture is not None and state.capture.keep(self, node):
             return
         self._node, self._buffer, self._history = node, None, None
@@ -304,6 +307,7 @@ class TensorValue:
                 pending.define(storage, node)
             unique = host.leaf(storage, cast("tuple[int, ...]", node.shape))
         leaves[views.flat_leaf(unique)] = weakref.ref(self)
+        unique.used = True
         return unique
 
     def _install_leaf(self, old: Node, node: Node) -> None:
@@ -420,9 +424,6 @@ def _unrealized(tensors: Iterable[TensorValue], leafs: list[tuple[TensorValue, S
         else:
             leafs.append((tensor, storage))
     return lazy
-
-
-# memory shared with NumPy
 
 
 def adopt(tensor: TensorValue, storage: Storage) -> None:

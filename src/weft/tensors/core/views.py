@@ -174,8 +174,14 @@ class Own(_Same):
 
 
 def moves(path: Iterable[Step]) -> list[Step]:
-    """Return the steps of a path that other views may follow, which record what they do anew."""
-    return [step for step in path if type(step) is not Own]
+    """Return the steps of a path that move elements; of reshapes in a row, the last."""
+    found: list[Step] = []
+    for step in path:
+        if type(step) is Reshape and found and type(found[-1]) is Reshape:
+            found[-1] = step
+        elif type(step) is not Own:
+            found.append(step)
+    return found
 
 
 class Reshape(Record):
