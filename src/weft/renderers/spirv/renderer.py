@@ -12,6 +12,7 @@ from weft.ir.op import Operation
 from weft.renderers.base import PLAIN, Source, Style
 from weft.renderers.cstyle.split import split_vectors
 from weft.renderers.launches.work_items import Launches, launches
+from weft.renderers.primitives import check
 from weft.renderers.spirv.failure import PRINTED
 from weft.renderers.spirv.image import image_text
 from weft.renderers.spirv.module import Module
@@ -52,6 +53,7 @@ class SpirvRenderer:
         if style.inlined:
             raise UnsupportedError("render", found="a kernel for a caller in its own module",
                                    expected="a kernel of its own, in SPIR-V")
+        check(self.target, kernel)
         kernel = split_vectors(kernel, 1)
         return self.written(kernel, launches(kernel, self.target), name or kernel.name)
 
