@@ -53,12 +53,12 @@ class SpirvRenderer:
         if style.inlined:
             raise UnsupportedError("render", found="a kernel for a caller in its own module",
                                    expected="a kernel of its own, in SPIR-V")
-        check(self.target, kernel)
         kernel = split_vectors(kernel, 1)
         return self.written(kernel, launches(kernel, self.target), name or kernel.name)
 
     def written(self, kernel: LinearKernel, cut: Launches, symbol: str) -> Source:
         """Return the image of a kernel that was cut into launches."""
+        check(self.target, kernel)
         module = Module(self._features.__contains__, self.target.name)
         fused = {kind: name in self._features for kind, name in FUSED.items()}
         limit = next((int(name.partition("=")[2]) for name in self._features
