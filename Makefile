@@ -10,7 +10,8 @@
 #   make chargpt train a character transformer on Python's help pages, and sample from it
 #   make page    train a network and serve a page that reads the digits drawn on it
 #   make kernels run the examples of kernels, each checked and timed beside NumPy
-#   make coverage  the page of the documentation that says what each device computes
+#   make coverage  record what each device computes, for the pages of the documentation
+#   make accuracy  record the largest errors of functions on each device, and check their bounds
 #   make docs    the documentation site, from guides and docstrings, into site/
 #   make requirements  what Weft must have, and the tests that are named after each row
 #   make fuzz    random programs, and all values of functions, for FUZZ_SECONDS in all
@@ -33,8 +34,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo coverage docs requirements chargpt trading kernels pictures page check test test-full \
-        test-devices bench fuzz torch clean
+.PHONY: help demo coverage accuracy device-pages docs requirements chargpt trading kernels pictures \
+        page check test test-full test-devices bench fuzz torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -116,13 +117,23 @@ test-devices: export WEFT_REQUIRE ?= cpu
 test-devices: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) --tier full tests/conformance tests/runtimes tests/backends
 
-# The page that says what each device computes, from the tests that compute it.
+# What each device computes, from the tests that compute it: of all devices, or of those whose names
+# are given (`make coverage DEVICES=vulkan`), which takes an hour where drivers are slow to compile.
 coverage: export WEFT_COVERAGE := $(shell mktemp -d)
-coverage: export WEFT_REQUIRE := cpu,cpu/c,interpreter
+coverage: export WEFT_REQUIRE ?= cpu,cpu/c,interpreter
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -q -n $(JOBS) $(addprefix tests/conformance/test_,op_values.py \
-	  reduction_values.py movement_values.py conversions.py indexing_values.py)
+	$(BIN)/python -m pytest -q -n $(JOBS) -k "$(DEVICES)" $(addprefix tests/conformance/test_, \
+	  op_values.py reduction_values.py movement_values.py conversions.py indexing_values.py)
 	$(BIN)/python tests/conformance/device_coverage.py $(WEFT_COVERAGE)
+	$(BIN)/python tests/conformance/device_pages.py
+
+# How exact floats are on devices: on all that are here, or on those whose names are given.
+accuracy: $(VENV)/.test
+	$(BIN)/python tests/conformance/device_errors.py $(DEVICES)
+	$(BIN)/python tests/conformance/device_pages.py
+
+device-pages: $(VENV)/.test
+	$(BIN)/python tests/conformance/device_pages.py
 
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

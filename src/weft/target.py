@@ -9,7 +9,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.op import BY_NAME, Op, Operation
 from weft.ir.record import Record
-from weft.ir.stmt import ORDERS
+from weft.ir.stmt import ORDERS, SCOPES
 from weft.store.digest import blake2b
 
 __all__ = ["ARRAY_BYTES", "ASSUMED", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED",
@@ -191,6 +191,13 @@ class Target(Record):
         Whether one instruction gives the IEEE 754 maximum, NaN and signed zeros included.
     orders : tuple of str
         Memory orders that atomic operations and fences can have among several threads.
+    wide_atomics, halved_atomics : tuple of str, bool
+        Scopes of memories whose elements of 64 bits atomic operations take as a whole, and whether
+        sums and bits of such integers are made of two words where nobody asks what was there.
+    addresses : tuple of str
+        Scopes of memories that have an address.
+    clocks, calls : bool
+        Whether kernels read a clock, and call functions of this process.
     sources : tuple of (str, str)
         For each figure, who says so: `REPORTED`, `MEASURED` or `ASSUMED`.
     costs : CostModel
@@ -219,6 +226,11 @@ class Target(Record):
     max_items: int = 256
     shared_bytes: int = 16 << 10
     orders: tuple[str, ...] = ORDERS
+    wide_atomics: tuple[str, ...] = SCOPES
+    halved_atomics: bool = False
+    addresses: tuple[str, ...] = SCOPES
+    clocks: bool = True
+    calls: bool = True
     sources: tuple[tuple[str, str], ...] = ()
     costs: CostModel = CostModel()
 
@@ -256,6 +268,8 @@ class Target(Record):
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
                  str(self.vector_registers), str(self.whole_vectors), self.style,
                  f"{self.group_items},{self.max_items},{self.shared_bytes}", ",".join(self.orders),
+                 ",".join(self.wide_atomics), ",".join(self.addresses),
+                 f"{self.halved_atomics},{self.clocks},{self.calls}",
                  ",".join(sorted(self.native_conversions)), ",".join(sorted(self.emulated)),
                  f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}",
                  ",".join(map(str, self.costs.values()))]

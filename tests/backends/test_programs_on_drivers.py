@@ -267,3 +267,27 @@ def test_a_thread_that_fails_before_a_barrier_stops_its_block(device):
     with pytest.raises(BoundsError, match="64"):
         turned[1, 64](weft.tensor(places), out)
     assert not out.numpy().any()
+
+
+def test_a_refusal_names_the_device_the_primitive_and_its_line(any_device):
+    @weft.kernel
+    def clocked(x):
+        i = gpu.grid(1)
+        x[i] = i
+        x[i] += gpu.clock64()  # here
+
+    @weft.kernel
+    def exchanged(x):
+        gpu.atomic.add(x, 0, 1)
+        x[gpu.grid(1)] = gpu.atomic.add(x, 1, 1)  # here
+
+    cases = [(clocked, "a clock in a kernel")]
+    if any_device.startswith("webgpu"):
+        cases.append((exchanged, "atomic add of int64"))
+    for kernel, told in cases:
+        with pytest.raises(KernelError) as caught:
+            kernel[1, 32](np.zeros(32, np.int64))
+        message = str(caught.value)
+        assert f"on {any_device}" in message
+        assert f"found {told}" in message
+        assert "# here" in message

@@ -1,7 +1,8 @@
-"""Which operations the conformance suite computed on which device, as a page of the documentation.
+"""Which operations the conformance suite computed on which device, noted in the records of devices.
 
 Run as ``make coverage``: the tests of operations, reductions, movements and conversions note what
-they compute in the folder that WEFT_COVERAGE names, and this script writes the page from it.
+they compute in the folder that WEFT_COVERAGE names, and this script adds it to the records, from
+which `device_pages` writes the page. ``make coverage DEVICES="vulkan:lavapipe"`` runs some devices.
 """
 
 import json
@@ -9,19 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from weft.ir import dtype as dt
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from weft.ir import node as nd
-from weft.ir.op import BY_NAME
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "coverage.md"
-SHOWN = ("cpu", "cpu/c", "interpreter")
-HEAD = """# What devices compute
-
-Operations of the graph and the element types of their operands, as the conformance suite computed
-and compared them on each device. `make coverage` writes this page. The types are
-{types}.
-
-"""
 
 _seen = {}
 
@@ -43,36 +34,25 @@ def write(folder):
         (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(found), "utf-8")
 
 
-def page(folder):
-    """Return the page as text, from the files of a folder."""
+def record(folder):
+    """Add the files of a folder to the records."""
+    import device_records
+
+    from weft.driver.context import context
+    from weft.ir import dtype as dt
+
     found = {}
     for file in Path(folder).glob("*.json"):
         for device, seen in json.loads(file.read_text("utf-8")).items():
             found.setdefault(device, set()).update(map(tuple, seen))
-    everywhere = [d.name for d in dt.ALL]
-    lines = [HEAD.format(types=", ".join(everywhere)) + f"| operation | {' | '.join(SHOWN)} |",
-             "|---" * (len(SHOWN) + 1) + "|"]  # fmt: skip
-    for name in sorted({op for seen in found.values() for op, _ in seen}):
-        cells = []
-        for device in SHOWN:
-            types = [t for t in everywhere if (name, t) in found.get(device, ())]
-            cells.append(_in_words(types, [t for t in everywhere if _takes(name, t)]))
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _takes(name, dtype):
-    return dt.as_dtype(dtype).kind in BY_NAME[name].kinds
-
-
-def _in_words(types, taken):
-    if not types:
-        return "–"
-    missing = [t for t in taken if t not in types]
-    if not missing:
-        return f"all {len(types)}"
-    return ", ".join(types) if len(types) <= len(missing) else "all but " + ", ".join(missing)
+    known = device_records.load()
+    families = {name.partition("/")[0].partition(":")[0] for name in device_records.DEVICES}
+    for device, seen in found.items():
+        if device.partition("/")[0].partition(":")[0] in families:
+            full = context(device).name  # with the name of the driver
+            types = {op: [d.name for d in dt.ALL if (op, d.name) in seen] for op, _ in sorted(seen)}
+            device_records.note(full, computed=known.get(full, {}).get("computed", {}) | types)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(sys.argv[1]), "utf-8")
+    record(sys.argv[1])

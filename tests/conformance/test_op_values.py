@@ -4,13 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
-from transcendental_reference import FUNCTIONS, exact, limit
+from transcendental_reference import FUNCTIONS, exact
 from values import SIZES, assert_same, cross, random, special, ulps
 
 import oracle
 from graphs import el
 from scalar_semantics import mad
+from ulp_bounds import bound
 from weft import driver
+from weft.driver.context import context
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.op import SCALAR_OPS, Op
@@ -23,7 +25,7 @@ def types_of(op):
     return [d for d in dt.ALL if d.kind in op.kinds]
 
 
-def check(op, got, nodes, columns):
+def check(op, got, nodes, columns, device):
     """Compare with the oracle, or with exact values where only an error bound is promised."""
     d = dt.as_dtype(columns[0].dtype)
     if op not in FUNCTIONS or not d.is_float:
@@ -32,11 +34,11 @@ def check(op, got, nodes, columns):
         return
     flat = [c.ravel() for c in columns]
     error = ulps(got.ravel(), exact(op, flat), d)
-    if error.size and not error.max() <= limit(d):
+    if error.size and not error.max() <= (limit := bound(context(device.name).target, op, d)):
         at = int(np.argmax(error))
         raise AssertionError(
-            f"{op.name} {d.name}: {float(error[at])} ulps at {[c[at] for c in flat]}, got "
-            f"{got.ravel()[at]!r}, exactly {exact(op, flat)[at]!r}"
+            f"{op.name} {d.name}: {float(error[at])} ulps, at most {limit}, at "
+            f"{[c[at] for c in flat]}, got {got.ravel()[at]!r}, exactly {exact(op, flat)[at]!r}"
         )
 
 
@@ -51,7 +53,7 @@ def test_special_values(op, device, rng):
         columns = [np.concatenate([c, random(d, (301,), rng)]) for c in columns]
         node = el(op, *map(device.leaf, columns))
         (got,) = device.compute(node)
-        check(op, got, [node], columns)
+        check(op, got, [node], columns, device)
 
 
 @pytest.mark.grid
@@ -68,7 +70,7 @@ def test_sizes(op, device, rng):
         cases.append((el(op, *leaves), columns))
     nodes = [node for node, _ in cases]
     for got, (node, columns) in zip(device.compute(*nodes), cases, strict=True):
-        check(op, got, [node], columns)
+        check(op, got, [node], columns, device)
 
 
 @pytest.mark.grid
@@ -79,7 +81,7 @@ def test_all_sizes_of_a_type(d, device, rng):
     cases = [[random(d, (n,), rng) for _ in range(2)] for n in SIZES]
     nodes = [el(op, *(device.leaf(c, shift=i) for i, c in enumerate(columns))) for columns in cases]
     for got, node, columns in zip(device.compute(*nodes), nodes, cases, strict=True):
-        check(op, got, [node], columns)
+        check(op, got, [node], columns, device)
 
 
 @pytest.mark.parametrize("d", dt.ALL, ids=lambda d: d.name)
@@ -118,7 +120,7 @@ def test_constant_operand(op, device, rng):
             nodes += [el(op, x, whole), el(op, whole, x)]
             columns += [[column, repeated], [repeated, column]]
         for got, node, pair in zip(device.compute(*nodes), nodes, columns, strict=True):
-            check(op, got, [node], pair)
+            check(op, got, [node], pair, device)
 
 
 @pytest.mark.grid

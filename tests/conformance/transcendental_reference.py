@@ -5,7 +5,6 @@ import math
 import mpmath
 import numpy as np
 
-from weft.ir import dtype as dt
 from weft.ir.op import Op
 
 WIDE = np.longdouble
@@ -54,8 +53,3 @@ def exact(op, columns):
         # operation of the IR knows the difference.
         quiet = (np.where(np.isnan(c), c.dtype.type(np.nan), c) for c in columns)
         return FUNCTIONS[op](*(c.astype(wide) for c in quiet))
-
-
-def limit(d):
-    """Return the error allowed in units of the last place: at 16 bits, rounded rightly."""
-    return 2.0 if d in (dt.float32, dt.float64) else 0.51

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 
 from passes.references import UNARY
-from passes.test_transcendental_single import LIMIT, TABLE_LIMIT
 from passes.ulps import errors
 from renderers import compiled
+from ulp_bounds import SINGLE, TABLES
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir.expr import var
@@ -75,7 +75,7 @@ def judge(pool, name, tables, offset, stride):
     cuts = [SPAN * k // parts // stride * stride + offset for k in range(parts)] + [SPAN]
     jobs = [pool.submit(check, name, a, b, stride, tables) for a, b in itertools.pairwise(cuts)]
     error, at = max(job.result() for job in jobs)
-    limit = (TABLE_LIMIT if tables else LIMIT)[BY_NAME[name]]
+    limit = (TABLES if tables else SINGLE)[BY_NAME[name]]
     took = time.perf_counter() - began
     print(f"{name:10} {error:.4f} ulp (at most {limit}) at {at.hex()}, {took:.0f} s", flush=True)
     return error <= limit

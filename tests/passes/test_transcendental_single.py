@@ -8,6 +8,7 @@ import pytest
 from passes.expr_eval import evaluate
 from passes.references import BINARY, UNARY
 from passes.ulps import errors, every_exponent
+from ulp_bounds import SINGLE, TABLES
 from weft.ir import dtype as dt
 from weft.ir.expr import var
 from weft.ir.op import Op
@@ -15,19 +16,6 @@ from weft.passes.transcendental import FROM_TABLES, TRANSCENDENTALS, decompose
 
 MANTISSAS = 300
 
-# The accuracy contract of docs/design/numerics.md, in ulps.
-LIMIT = {
-    Op.RECIPROCAL: 0.51, Op.RSQRT: 1.5, Op.EXP: 1.0, Op.EXP2: 1.0, Op.EXPM1: 1.2, Op.LOG: 1.0,
-    Op.LOG2: 1.1, Op.LOG10: 1.0, Op.LOG1P: 2.0, Op.SIN: 0.6, Op.COS: 0.6, Op.TAN: 0.6,
-    Op.ASIN: 2.0, Op.ACOS: 2.0, Op.ATAN: 2.0, Op.SINH: 2.0, Op.COSH: 2.0, Op.TANH: 2.0,
-    Op.ASINH: 2.0, Op.ACOSH: 2.0, Op.ATANH: 2.0, Op.ERF: 2.0, Op.ERFC: 1.0, Op.SIGMOID: 2.0,
-    Op.POW: 1.0, Op.ATAN2: 2.0,
-}  # fmt: skip
-# The same where the target has tables.
-TABLE_LIMIT = {
-    Op.COS: 0.59, Op.ERF: 0.63, Op.ERFC: 0.8, Op.EXP: 0.78, Op.EXPM1: 0.53, Op.LOG: 0.9,
-    Op.LOG10: 1.0, Op.LOG1P: 0.67, Op.LOG2: 1.1, Op.SIN: 0.59, Op.TAN: 0.55, Op.TANH: 0.57,
-}  # fmt: skip
 FORMS = [(op, False) for op in UNARY] + [(op, True) for op in FROM_TABLES]
 
 
@@ -58,9 +46,9 @@ def worst(op, got, exact, *arrays):
 
 
 def test_every_op_has_a_limit():
-    assert LIMIT.keys() == TRANSCENDENTALS.keys()
+    assert SINGLE.keys() == TRANSCENDENTALS.keys()
     assert UNARY.keys() | BINARY.keys() == TRANSCENDENTALS.keys()
-    assert TABLE_LIMIT.keys() == FROM_TABLES.keys()
+    assert TABLES.keys() == FROM_TABLES.keys()
 
 
 @pytest.mark.grid
@@ -69,7 +57,7 @@ def test_over_every_exponent(form):
     op, tables = form
     x = every_exponent(np.float32, MANTISSAS, seed=1)
     error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
-    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
+    assert error <= (TABLES if tables else SINGLE)[op], text
 
 
 @pytest.mark.grid
@@ -84,7 +72,7 @@ def test_angles_where_the_words_of_pi_change(form, exponent):
     patterns = below + random.integers(0, (1 << 24) - (1 << 23) * (exponent == 128), 40_000)
     x = np.append(patterns.astype(np.uint32), below).view(np.float32)
     error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
-    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
+    assert error <= (TABLES if tables else SINGLE)[op], text
 
 
 @pytest.mark.parametrize("form", [f for f in FORMS if f[0] in (Op.SIN, Op.COS, Op.TAN)],
@@ -96,7 +84,7 @@ def test_angles_next_to_multiples_of_a_quarter_turn(form):
     steps = np.random.default_rng(8).integers(-40, 41, (4, 1)).astype(np.int32)
     x = np.append(quarters, (quarters.view(np.int32) + steps).view(np.float32))
     error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
-    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
+    assert error <= (TABLES if tables else SINGLE)[op], text
 
 
 @pytest.mark.grid
@@ -111,7 +99,7 @@ def test_where_it_bends(form):
         random.normal(0, 1e-3, 20_000),
     ]).astype(np.float32)  # fmt: skip
     error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
-    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
+    assert error <= (TABLES if tables else SINGLE)[op], text
 
 
 SPECIAL = np.array(
@@ -127,7 +115,7 @@ def test_two_operands_at_special_values(op):
     both = np.concatenate([SPECIAL, -SPECIAL])
     x, y = (a.ravel() for a in np.meshgrid(both, both))
     error, text = worst(op, call(op, x, y), BINARY[op](widened(x), widened(y)), x, y)
-    assert error <= LIMIT[op], text
+    assert error <= SINGLE[op], text
 
 
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
@@ -139,7 +127,7 @@ def test_two_operands_at_random(op):
     with np.errstate(all="ignore"):
         y[::2] = random.uniform(-150, 130, len(y[::2])) / np.log2(np.abs(x[::2].astype(float)))
     error, text = worst(op, call(op, x, y), BINARY[op](widened(x), widened(y)), x, y)
-    assert error <= LIMIT[op], text
+    assert error <= SINGLE[op], text
 
 
 @pytest.mark.grid

@@ -8,9 +8,9 @@ import pytest
 from passes.expr_eval import evaluate
 from passes.references import BINARY, UNARY
 from passes.test_legalize import all_rows
-from passes.test_transcendental_single import LIMIT as USUAL
 from passes.test_transcendental_single import SPECIAL, widened, worst
 from passes.ulps import every_exponent
+from ulp_bounds import WITHOUT
 from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -23,7 +23,6 @@ from weft.target import SIMT, Target, native_operations
 TARGET = Target("narrow", "narrow", style=SIMT, vector_bytes=4,
                 operations=native_operations((dt.float32,)))
 EMULATED = TARGET.replace(operations=native_operations(), emulated=frozenset({"f64"}))
-LIMIT = {**USUAL, Op.SIN: 0.75, Op.COS: 0.75, Op.TAN: 0.9}  # of two floats, not of float64
 ANGLES = [Op.SIN, Op.COS, Op.TAN]
 
 
@@ -61,7 +60,7 @@ def test_float64_in_words_is_not_used_for_float32():
 def test_over_every_exponent(op):
     x = every_exponent(np.float32, 300, seed=1)
     error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
-    assert error <= LIMIT[op], text
+    assert error <= WITHOUT[op], text
 
 
 @pytest.mark.parametrize("op", [op for op in WITHOUT_DOUBLE if op in UNARY], ids=lambda op: op.name)
@@ -70,7 +69,7 @@ def test_where_it_bends(op):
     x = np.concatenate([random.uniform(-1.5, 1.5, 40_000), random.uniform(-12, 12, 40_000),
                         random.uniform(-1e5, 1e5, 40_000)]).astype(np.float32)
     error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
-    assert error <= LIMIT[op], text
+    assert error <= WITHOUT[op], text
 
 
 @pytest.mark.parametrize("op", ANGLES, ids=lambda op: op.name)
@@ -79,14 +78,14 @@ def test_angles_next_to_multiples_of_a_quarter_turn(op):
     steps = np.random.default_rng(8).integers(-40, 41, (4, 1)).astype(np.int32)
     x = np.append(quarters, (quarters.view(np.int32) + steps).view(np.float32))
     error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
-    assert error <= LIMIT[op], text
+    assert error <= WITHOUT[op], text
 
 
 def test_powers_at_special_values():
     both = np.concatenate([SPECIAL, -SPECIAL])
     x, y = (a.ravel() for a in np.meshgrid(both, both))
     error, text = worst(Op.POW, call(Op.POW, x, y), BINARY[Op.POW](widened(x), widened(y)), x, y)
-    assert error <= LIMIT[Op.POW], text
+    assert error <= WITHOUT[Op.POW], text
 
 
 @pytest.mark.parametrize("near", [False, True])
@@ -98,7 +97,7 @@ def test_powers_at_random(near):
     with np.errstate(all="ignore"):
         y[::2] = random.uniform(-150, 130, len(y[::2])) / np.log2(np.abs(x[::2].astype(float)))
     error, text = worst(Op.POW, call(Op.POW, x, y), BINARY[Op.POW](widened(x), widened(y)), x, y)
-    assert error <= LIMIT[Op.POW], text
+    assert error <= WITHOUT[Op.POW], text
 
 
 def quotients():

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import counters, kernels
 from weft.driver.context import Context, host_context, lock
+from weft.errors import UnsupportedError
 from weft.imports import importing
-from weft.ir.stmt import CHECK, Atomic, Fence, For, Kernel, Location, While
+from weft.ir import expr as ex
+from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
-from weft.renderers.base import CUT, NO_MEMORY, STOPPED, check_order
+from weft.renderers.base import CUT, NO_MEMORY, STOPPED
+from weft.renderers.primitives import PRIMITIVES, PrimitiveStmt, lacking, refuse
 from weft.runtimes import trace
 from weft.runtimes.base import Image, View, driving
 from weft.runtimes.recorded import launched
@@ -265,16 +268,33 @@ def _compiled(kernel: Kernel, context: Context) -> tuple[kernels.Code, list[Loca
     """
     places: list[Location | None] = []
     numbers: dict[object, Location] = {}
+    primitives: list[tuple[PrimitiveStmt, tuple[str, int] | None]] = []
     for number, stmt in enumerate(walk(kernel.body)):
         place = kernel.locations.get(stmt)
         places.append(place)
-        if isinstance(stmt, Atomic | Fence):
-            check_order(context.target, stmt, (place.file, place.line) if place else None)
+        if isinstance(stmt, PRIMITIVES):
+            where = (place.file, place.line) if place else None
+            refuse(context.target, stmt, where=where)
+            primitives.append((stmt, where))
         numbers[stmt] = Location(CHECK, number)
-    code = kernels.compiled(kernel.replace(locations=numbers), context, tiers=False)
+    try:
+        code = kernels.compiled(kernel.replace(locations=numbers), context, tiers=False)
+    except UnsupportedError as error:
+        error.line = error.line or _line_of(error, kernel, primitives, context)
+        raise
     code.label = kernel.name
     code.line = next(((p.file, p.line) for p in places if p is not None and p.file), code.line)
     return code, places
+
+
+def _line_of(error: UnsupportedError, kernel: Kernel,
+             primitives: Sequence[tuple[PrimitiveStmt, tuple[str, int] | None]], context: Context
+             ) -> tuple[str, int] | None:  # fmt: skip
+    """Return the line of a primitive whose value is asked for, as a renderer found out."""
+    used = ex.free_vars(e for s in walk(kernel.body) for e in s.exprs())
+    return next((where for stmt, where in primitives
+                 if not used.isdisjoint(stmt.binds()) and error.found is not None
+                 and (lacking(context.target, stmt, True) or ("",))[0] == error.found), None)
 
 
 def texts(kernel: Kernel, context: Context, constants: Sequence[Any] = ()) -> tuple[str, str]:

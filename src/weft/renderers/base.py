@@ -6,17 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from weft.errors import UnsupportedError
 from weft.imports import importing
 from weft.ir.dtype import DType, float8_e4m3fn
-from weft.ir.linear import AtomicInst, FenceInst, LinearKernel
+from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.ir.record import Record
-from weft.ir.stmt import Atomic, Fence
 from weft.target import Target
 
 __all__ = ["CUT", "FENCES_AROUND", "NO_MEMORY", "PLAIN", "STOPPED", "Renderer", "Source", "Style",
-           "check_order", "encode_float"]  # fmt: skip
+           "encode_float"]  # fmt: skip
 
 NO_MEMORY: Final = -1  # the failure of a kernel that got no memory for its private arrays
 STOPPED: Final = -2  # that of one that an interrupt stopped in a loop
@@ -28,24 +26,6 @@ FENCES_AROUND: Final = {
     "relaxed": ("", ""), "acquire": ("", "acquire"), "release": ("release", ""),
     "acq_rel": ("release", "acquire"), "seq_cst": ("seq_cst", "acquire"),
 }  # fmt: skip
-
-
-def check_order(target: Target, s: Atomic | Fence | AtomicInst | FenceInst,
-                where: tuple[str, int] | None = None) -> None:  # fmt: skip
-    """Refuse a memory order that a target lacks; the order of one thread is that of its text.
-
-    Raises
-    ------
-    UnsupportedError
-        With the line `where`.
-    """
-    if s.scope != "thread" and s.order not in target.orders:
-        what = "a fence" if isinstance(s, Fence | FenceInst) else f"atomic {s.kind}"
-        error = UnsupportedError(
-            target.name, found=f"{what} of order {s.order} and scope {s.scope}",
-            expected=f"{' or '.join(target.orders)} atomic operations, and barriers", where=where)
-        error.line = where
-        raise error
 
 
 class Source(Record):

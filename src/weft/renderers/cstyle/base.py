@@ -40,6 +40,7 @@ from weft.renderers.cstyle.text import (
     literal,
 )  # fmt: skip
 from weft.renderers.cstyle.uses import Uses
+from weft.renderers.primitives import check
 from weft.target import Target
 
 __all__ = ["LONGEST", "CStyleRenderer", "Writer", "is_foreign"]
@@ -482,6 +483,7 @@ class CStyleRenderer:
         if style.inlined:
             raise UnsupportedError("render", found="a kernel for a caller in its own module",
                                    expected=f"a function of its own, in {self.LANGUAGE}")
+        check(self.target, kernel)
         writer = self.WRITER(self.target, self.prepared(kernel), name or kernel.name)
         text = writer.source()
         return Source(self.LANGUAGE, name or kernel.name, text, tuple(writer.imports))

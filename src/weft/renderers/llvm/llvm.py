@@ -26,6 +26,7 @@ from weft.renderers.base import PLAIN, Source, Style
 from weft.renderers.llvm.llvm_failure import FAIL, STOP
 from weft.renderers.llvm.llvm_function import Function
 from weft.renderers.llvm.llvm_kernel import KernelText, symbol
+from weft.renderers.primitives import check
 from weft.target import Target
 
 __all__ = ["LLVMRenderer"]
@@ -57,6 +58,7 @@ class LLVMRenderer:
         UnsupportedError
             For what the target lacks, and for private arrays too large for a stack.
         """
+        check(self.target, kernel)
         return _module(KernelText(self.target, kernel, name or kernel.name, style))
 
     def decompositor(self) -> Callable[[Operation, DType], bool]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from weft.errors import UnsupportedError
 from weft.ir.dtype import DType
 from weft.ir.linear import AtomicInst
 from weft.renderers.spirv import opcodes as spv
@@ -31,7 +30,6 @@ ORDERS: Final = {name: semantics | spv.BUFFERS | spv.GROUP_MEMORY for name, sema
     ("seq_cst", spv.ACQUIRE_RELEASE))}  # fmt: skip
 _UNUSED: Final = 12  # the byte of the status record at which no failure writes
 
-_OF_BOOLS: Final = ("and", "or", "xor", "exch", "cas")
 _DIRECT: Final = {"add": spv.ATOMIC_I_ADD, "sub": spv.ATOMIC_I_SUB, "and": spv.ATOMIC_AND,
                   "or": spv.ATOMIC_OR, "xor": spv.ATOMIC_XOR,
                   "exch": spv.ATOMIC_EXCHANGE}  # fmt: skip
@@ -83,16 +81,8 @@ def fence(f: Function, order: str, scope: str, status: Term, waits: bool = False
 
 
 def atomic(v: Values, inst: AtomicInst, place: Place) -> Term:
-    """Write an atomic operation on one element; return what was there before.
-
-    Raises
-    ------
-    UnsupportedError
-        For an operation that the type or the device does not have.
-    """
+    """Write an atomic operation on one element; return what was there before."""
     f, kind, d = v.f, inst.kind, inst.memory.dtype
-    if d.is_bool and kind not in _OF_BOOLS:
-        raise _lacks(kind, d)
     offset, value = v.term(inst.offset), v.term(inst.value)
     given = [value] if inst.compare is None else [value, v.term(inst.compare)]
     if isinstance(place, Private):
@@ -180,8 +170,6 @@ def _step(v: Values, f: Function, kind: str, d: DType, a: Term, b: Term
         return b, None
     if kind in ("and", "or", "xor") and d.kind != "f":
         return a.op({"and": "&", "or": "|", "xor": "^"}[kind], b), None
-    if d.is_bool:
-        raise _lacks(kind, d)
     wide = [widened(v, t, d) for t in (a, b)] if is_narrow(d) else [a, b]
     if kind in ("add", "sub"):
         total = wide[0].op("+" if kind == "add" else "-", wide[1])
@@ -198,8 +186,6 @@ def _step(v: Values, f: Function, kind: str, d: DType, a: Term, b: Term
         if kind.startswith("nan"):
             test = test | (x.ne(x) & y.eq(y))
         return b, test
-    if d.kind == "f" or kind not in ("inc", "dec"):
-        raise _lacks(kind, d)
     if kind == "inc":
         return less(a, b).choose(wrapped(a + 1, d), 0), None
     return (a.eq(0) | less(b, a)).choose(b, wrapped(a - 1, d)), None
@@ -233,8 +219,3 @@ def _scope(f: Function) -> tuple[int, int]:
 def _access(f: Function, opcode: int, word: _Word, *given: Term) -> Term:
     scope, semantics = _scope(f)
     return f.emit(opcode, word.kind, word.pointer, scope, semantics, *(t.id for t in given))
-
-
-def _lacks(kind: str, d: DType) -> UnsupportedError:
-    return UnsupportedError("render", found=f"atomic {kind} of {d.name}",
-                            expected="an atomic operation that the type has")

@@ -12,6 +12,7 @@ from weft.ir.op import Operation
 from weft.renderers.base import PLAIN, Source, Style
 from weft.renderers.cstyle.split import split_vectors
 from weft.renderers.launches.work_items import Launches, launches
+from weft.renderers.primitives import check
 from weft.renderers.spirv.failure import PRINTED
 from weft.renderers.spirv.image import image_text
 from weft.renderers.spirv.module import Module
@@ -57,6 +58,7 @@ class SpirvRenderer:
 
     def written(self, kernel: LinearKernel, cut: Launches, symbol: str) -> Source:
         """Return the image of a kernel that was cut into launches."""
+        check(self.target, kernel)
         module = Module(self._features.__contains__, self.target.name)
         fused = {kind: name in self._features for kind, name in FUSED.items()}
         limit = next((int(name.partition("=")[2]) for name in self._features

@@ -20,6 +20,8 @@ FEATURES: Final = (
 )  # fmt: skip
 _ITEMS: Final = 64  # of a work-group: two warps, or a wave
 FUSED: Final = {"f32": "fusedFloat32", "f64": "fusedFloat64"}  # measured: Fma is rounded once
+_WIDE_ATOMICS: Final = {"global": "shaderBufferInt64Atomics",
+                        "shared": "shaderSharedInt64Atomics"}  # fmt: skip
 WAITS: Final = "fencesWait"  # a fence is a barrier there, which ends loops that few items are in
 ITERATIONS: Final = "loopIterations="  # turns of loops after which the driver ends them
 
@@ -51,7 +53,10 @@ def vulkan_target(host: Target, facts: Mapping[str, Any]) -> Target:
         shared_bytes=int(facts.get("maxComputeSharedMemorySize") or 0), name="vulkan",
         arch="vulkan", cpu="", features=tuple(sorted(features)), vector_bytes=4,
         operations=native_operations(floats), native_conversions=frozenset(),
-        ieee_extremes=False, cores=int(facts.get("units") or 1),
+        ieee_extremes=False, clocks=False, calls=False, addresses=("global", "constant"),
+        wide_atomics=("local", "register", *(scope for scope, name in _WIDE_ATOMICS.items()
+                                             if facts.get(name))),
+        cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or host.memory_bytes),
         sources=(("cores", REPORTED), ("memory_bytes", REPORTED), ("operations", REPORTED)),
     )  # fmt: skip

@@ -300,9 +300,7 @@ class LaunchWriter(Values):
     def address(self, inst: li.AddressInst) -> None:
         """Say where an array begins."""
         place = self.place(inst.memory)
-        if not isinstance(place, Physical):
-            raise UnsupportedError(self.module.device, found=f"the address of {inst.memory.name}",
-                                   expected="addresses of parameters only")
+        assert isinstance(place, Physical)
         self.define(inst.result, place.address)
 
     # work-groups

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.linear import AtomicInst
@@ -19,7 +18,7 @@ from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.text import Text
 
-__all__ = ["ATOMIC", "FENCES", "OF_BOOLS", "SCOPES", "atomic", "fence", "lacks", "step"]
+__all__ = ["ATOMIC", "FENCES", "SCOPES", "atomic", "fence", "step"]
 
 # The memory model. Locked instructions of processors have the strongest order at no cost.
 ATOMIC: Final = "__ATOMIC_SEQ_CST"  # whatever the operation asks for
@@ -28,15 +27,12 @@ SCOPES: Final = {scope: f"__atomic_{'signal' if scope == 'thread' else 'thread'}
                  for scope in THREAD_SCOPES}  # fmt: skip
 _BUILTIN: Final = {"add": "fetch_add", "sub": "fetch_sub", "and": "fetch_and", "or": "fetch_or",
                    "xor": "fetch_xor"}  # fmt: skip
-OF_BOOLS: Final = ("and", "or", "xor", "exch", "cas")
 
 
 def atomic(w: CWords, inst: AtomicInst, address: Text, value: Text, compare: Text) -> Text:
     """Return an atomic operation on one element, as a call that gives what was there before."""
     d = dt.uint8 if inst.memory.dtype.is_bool else inst.memory.dtype
     kind, t = inst.kind, w.stored(d)
-    if inst.memory.dtype.is_bool and kind not in OF_BOOLS:
-        raise lacks(inst)
     name, params = f"atomic_{kind}_{d.text}", f"{w.SPACE}{t} *p, {t} x"
     if kind == "cas":
         bits = w.type(dt.unsigned(d.bits))
@@ -103,10 +99,4 @@ def step(w: CWords, inst: AtomicInst, d: DType) -> tuple[str, str]:
         return f"({t})(a >= b ? 0 : a + 1)", ""
     if kind == "dec" and d.kind in "iu":
         return f"({t})(a == 0 || a > b ? b : a - 1)", ""
-    raise lacks(inst)
-
-
-def lacks(inst: AtomicInst) -> UnsupportedError:
-    """Return the error of an operation that the type does not have."""
-    return UnsupportedError("render", found=f"atomic {inst.kind} of {inst.memory.dtype.name}",
-                            expected="an atomic operation that the type has")
+    raise AssertionError(f"{kind} of {d.name}")  # `weft.renderers.primitives` refuses it

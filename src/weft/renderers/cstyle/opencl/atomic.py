@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.linear import AtomicInst
-from weft.renderers.cstyle.c.atomic import FENCES, OF_BOOLS, lacks, step
+from weft.renderers.cstyle.c.atomic import FENCES, step
 from weft.renderers.cstyle.c.context import CWords
 from weft.renderers.cstyle.narrow import convert_narrow, is_narrow
-from weft.renderers.cstyle.opencl.target import ATOMICS
 from weft.renderers.cstyle.operations import define
 from weft.renderers.cstyle.text import Text
 
@@ -40,20 +38,9 @@ _PLAIN: Final = {"add": "old + x", "sub": "old - x", "and": "old & x", "or": "ol
 
 
 def atomic(w: CWords, inst: AtomicInst, address: Text, value: Text, compare: Text) -> Text:
-    """Return an atomic operation on one element, as a call that gives what was there before.
-
-    Raises
-    ------
-    UnsupportedError
-        For an operation that the type does not have.
-    """
+    """Return an atomic operation on one element, as a call that gives what was there before."""
     d = dt.uint8 if inst.memory.dtype.is_bool else inst.memory.dtype
     kind, t, bits = inst.kind, w.stored(d), dt.unsigned(d.bits)
-    if inst.memory.dtype.is_bool and kind not in OF_BOOLS:
-        raise lacks(inst)
-    if d.bits == 64 and ATOMICS not in w.target.features:
-        raise UnsupportedError(w.target.name, found=f"atomic {kind} of {d.name}",
-                               expected="atomic operations of at most 32 bits")
     name, params = f"atomic_{kind}_{d.text}", f"{w.SPACE}{t} *p, {t} x"
     cas, u = _swap(w, bits), w.type(bits)
     place = f"({w.SPACE}{u} *)p"

@@ -42,6 +42,7 @@ from weft.renderers.cstyle.split import split_vectors
 from weft.renderers.cstyle.text import UNARY, Text, atom, infix
 from weft.renderers.launches.launch_split import arrays_of, phases
 from weft.renderers.launches.work_items import Launch, Launches, launches
+from weft.renderers.primitives import check
 from weft.target import SIMT, VECTOR, Target
 
 __all__ = ["OpenCLRenderer", "OpenCLWriter"]
@@ -260,14 +261,6 @@ class OpenCLWriter(CWriter):
                 expected="the loop split at the barrier",
             )
 
-    def call_function(self, inst: li.CallInst) -> None:
-        """Refuse a function of the process."""
-        raise UnsupportedError(
-            self.target.name,
-            found=f"a call of the function {inst.callee}",
-            expected="kernels that call no functions of this process",
-        )
-
     def print_line(self, inst: li.PrintInst) -> None:
         """Write a line, as its number and its values, behind the status record."""
         values, dtypes = [], []
@@ -299,14 +292,6 @@ class OpenCLWriter(CWriter):
         call = self.call(name, "status", str(len(self.printed) - 1), *values)
         self.emit(f"{call.text};")
 
-    def clock(self, inst: li.ClockInst) -> None:
-        """Refuse to read a clock."""
-        raise UnsupportedError(
-            self.target.name,
-            found="a clock in a kernel",
-            expected="a device whose kernels have a clock, such as cpu",
-        )
-
 
 class OpenCLRenderer(CStyleRenderer):
     """Writes kernels in OpenCL C."""
@@ -323,6 +308,7 @@ class OpenCLRenderer(CStyleRenderer):
         UnsupportedError
             For what the language or the device lacks.
         """
+        check(self.target, kernel)
         whole, symbol = split_vectors(kernel, self.target.vector_bytes), name or kernel.name
         cut = self._launches(whole)
         entries: list[dict[str, str | int]] = []

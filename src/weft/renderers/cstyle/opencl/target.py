@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weft.ir import dtype as dt
+from weft.ir.stmt import SCOPES
 from weft.renderers.cstyle.c.target import LACKING
 from weft.target import REPORTED, SIMT, VECTOR, Target
 
-__all__ = ["ATOMICS", "ROUNDED", "opencl_target"]
+__all__ = ["ROUNDED", "opencl_target"]
 
 _ITEMS: Final = 64  # of a work-group: two warps, or a wave
-ATOMICS: Final = "+int64_atomics"
 ROUNDED: Final = "+rounded"  # divides and takes roots of float32 with correct rounding if asked to
 
 
@@ -36,7 +36,6 @@ def opencl_target(host: Target, facts: Mapping[str, Any], threads: bool = False)
     operations = frozenset((op, d) for op, d in host.operations if op not in LACKING
                            and d not in left)  # fmt: skip
     features = [ROUNDED] * bool(facts.get("rounds_divide"))
-    features += [ATOMICS] * bool(facts.get("int64_atomics"))
     simt = threads or not facts.get("is_cpu")
     return host.replace(
         style=SIMT if simt else VECTOR,
@@ -45,6 +44,7 @@ def opencl_target(host: Target, facts: Mapping[str, Any], threads: bool = False)
         name="opencl", arch="opencl", cpu="", features=tuple(sorted(features)),
         vector_bytes=min(host.vector_bytes, 64) if facts.get("is_cpu") else 16,
         operations=operations, native_conversions=frozenset(), ieee_extremes=False,
+        wide_atomics=SCOPES if facts.get("int64_atomics") else (), clocks=False, calls=False,
         cores=int(facts.get("units") or 1),
         memory_bytes=int(facts.get("memory") or host.memory_bytes),
         sources=(("cores", REPORTED), ("memory_bytes", REPORTED), ("operations", REPORTED)),

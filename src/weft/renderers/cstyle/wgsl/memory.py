@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.linear import AtomicInst
-from weft.renderers.cstyle.c.atomic import OF_BOOLS, lacks
 from weft.renderers.cstyle.narrow import is_narrow
 from weft.renderers.cstyle.text import Text, atom
 from weft.renderers.cstyle.wgsl.context import WGSLWords
+from weft.renderers.primitives import refuse
 
 __all__ = ["ORDERS", "Place", "atomic", "get", "put"]
 
@@ -24,7 +23,6 @@ __all__ = ["ORDERS", "Place", "atomic", "get", "put"]
 # group orders memory, so no other order can be written.
 ORDERS: Final = ("relaxed",)
 _NATIVE: Final = ("add", "sub", "and", "or", "xor", "exch", "min", "max")
-_BY_HALVES: Final = ("add", "sub", "and", "or", "xor")
 
 
 class Place(NamedTuple):
@@ -156,17 +154,8 @@ def _encoded(w: WGSLWords, place: Place, d: DType, index: str, value: str) -> li
 
 def atomic(w: WGSLWords, inst: AtomicInst, place: Place, index: str, value: Text,
            compare: Text) -> Text:  # fmt: skip
-    """Return an atomic operation on one element, as a call that gives what was there before.
-
-    Raises
-    ------
-    UnsupportedError
-        For 64 bits that no two operations of 32 bits change as well, and for an operation that the
-        type does not have.
-    """
+    """Return an atomic operation on one element, as a call that gives what was there before."""
     d, kind = inst.memory.dtype, inst.kind
-    if d.is_bool and kind not in OF_BOOLS:
-        raise lacks(inst)
     if place.private:
         return _alone(w, inst, place, index, value, compare)
     if d.bits == 64:
@@ -196,9 +185,6 @@ def _alone(w: WGSLWords, inst: AtomicInst, place: Place, index: str, value: Text
            compare: Text) -> Text:  # fmt: skip
     """Change an element that no other work-item sees; return what was there."""
     d, kind = inst.memory.dtype, inst.kind
-    if d.bits == 64:
-        raise UnsupportedError(w.target.name, found=f"atomic {kind} of {d.name}",
-                               expected="atomic operations of at most 32 bits")
     new, replaces = _step(w, inst)
     t, name = w.type(d), f"weft_step_{kind}_{d.text}"
     test = [f"if (!({replaces})) {{ return a; }}"] if replaces else []
@@ -214,10 +200,7 @@ def _halves(w: WGSLWords, inst: AtomicInst, place: Place, index: str, value: Tex
     Nobody may ask what was there before, since other work-items come between.
     """
     d, kind = inst.memory.dtype, inst.kind
-    if d.kind == "f" or kind not in _BY_HALVES or w.is_asked_for(inst.result):
-        raise UnsupportedError(w.target.name, found=f"atomic {kind} of {d.name}",
-                               expected="atomic operations of at most 32 bits, or sums and bits "
-                               "of 64 of which nobody asks what was there before")
+    refuse(w.target, inst, w.is_asked_for(inst.result))
     word, _ = _place(place, d, "i")
     operation = w.accessor(place.words, kind if kind in ("and", "or", "xor") else "add")
     body = [f"let word = {word};"]
@@ -282,4 +265,4 @@ def _step(w: WGSLWords, inst: AtomicInst) -> tuple[str, str]:
         return f"select(a + {one}, a - a, a >= b)", ""
     if kind == "dec" and d.kind in "iu":
         return f"select(a - {one}, b, (a == (a - a)) || (a > b))", ""
-    raise lacks(inst)
+    raise AssertionError(f"{kind} of {d.name}")  # `weft.renderers.primitives` refuses it

@@ -26,6 +26,7 @@ from weft.renderers.cstyle.wgsl.text import FAIL, PRINTED
 from weft.renderers.cstyle.wgsl.writer import WGSLWriter
 from weft.renderers.launches.narrow_integers import narrow_integers
 from weft.renderers.launches.work_items import launches
+from weft.renderers.primitives import check
 
 __all__ = ["WGSLRenderer"]
 
@@ -47,6 +48,7 @@ class WGSLRenderer(CStyleRenderer):
         UnsupportedError
             For what the language lacks: float64, atomic operations of 64 bits.
         """
+        check(self.target, kernel)
         symbol = name or kernel.name
         kernel = split_vectors(kernel, 1)
         cut = launches(kernel, self.target)

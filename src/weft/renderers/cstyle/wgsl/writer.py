@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import linear as li
 from weft.ir.dtype import DType
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op, Operation
 from weft.renderers import ranges
-from weft.renderers.base import CUT, check_order, encode_float
+from weft.renderers.base import CUT, encode_float
 from weft.renderers.cstyle.base import Writer
 from weft.renderers.cstyle.context import Row
 from weft.renderers.cstyle.narrow import is_narrow
@@ -345,7 +344,6 @@ class WGSLWriter(Writer):
 
     def atomic(self, inst: li.AtomicInst) -> None:
         """Write an atomic operation."""
-        check_order(self.target, inst)
         made = atomic(self, inst, self.place(inst.memory.name), self.index(inst.offset),
                       self.operand(inst.value), self.operand(inst.compare or inst.value))
         if self.uses.count.get(inst.result.id):
@@ -428,23 +426,7 @@ class WGSLWriter(Writer):
         self.emit("workgroupBarrier();")
 
     def fence(self, inst: li.FenceInst) -> None:
-        """Order memory: in this language a barrier of the group alone does."""
-        check_order(self.target, inst)
-
-    def call_function(self, inst: li.CallInst) -> None:
-        """Refuse a function of the process."""
-        raise UnsupportedError(self.target.name, found=f"a call of the function {inst.callee}",
-                               expected="kernels that call no functions of this process")
-
-    def address(self, inst: li.AddressInst) -> None:
-        """Refuse to tell an address."""
-        raise UnsupportedError(self.target.name, found="the address of an array",
-                               expected="kernels that take no addresses")
-
-    def clock(self, inst: li.ClockInst) -> None:
-        """Refuse to read a clock."""
-        raise UnsupportedError(self.target.name, found="a clock in a kernel",
-                               expected="a device whose kernels have a clock, such as cpu")
+        """Write nothing: the order of one thread is that of its text, and there is no other."""
 
     def print_line(self, inst: li.PrintInst) -> None:
         """Write a line, as its number and its values, behind the status record."""
