@@ -3,21 +3,27 @@
 Valid files of safetensors, npy and npz are changed where their structure is: in names, types,
 shapes and offsets of the header, in its text, in lengths, in the data, and byte by byte. What a
 safetensors file holds is told by a second reader, `reference`, written from the specification
-alone; it marks bytes instead of sorting offsets.
+alone; it marks bytes instead of sorting offsets. NumPy is the second reader of its files, and what
+`weft.save` writes of nested containers is changed part by part. Archives with names of all kinds
+and the beginnings of other formats have to be refused. Each file is read into memory and on the
+device ``disk``, which agree.
 
 Run by `make fuzz`. Options: ``--seconds N`` (default 120), ``--seed N``.
 """
 
 import argparse
+import contextlib
 import io
 import itertools
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 import time
 import tracemalloc
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -32,11 +38,20 @@ import weft  # noqa: E402
 WIDTHS = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8,
           "F16": 2, "BF16": 2, "F32": 4, "F64": 8, "F8_E4M3": 1, "F8_E5M2": 1}  # fmt: skip
 MEMORY = 64 << 20  # bytes that a file of a few kilobytes may need while it is read
+SECONDS = 5  # of processor time, which it may take
 OWN = {"bool": "BOOL", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
 NUMBERS = (-1, 0, 1, 2, 3, 7, 8, 255, 1 << 31, 1 << 32, 1 << 61, (1 << 63) - 1, 1 << 63, 1 << 64,
            10**30, 0.0, 1.0, 2.5, True, False, None, "4", [4], {}, math.nan)  # fmt: skip
 TEXTS = ("", "a", "a.b", "x" * 300, "__metadata__", "é", "\u4e2d", "\ud800", "\x00",
          "weft.structure")  # fmt: skip
+
+LITERALS = ("(" * 4000, "", "-1", "9" * 30, "None", "1.0", "{", "O", "2**9", "0x" + "f" * 5000, "0",
+            "1", "(1,)", "f16", "<f4", "i1", "True", "'", ",", "[]", "1 if")  # fmt: skip
+STRUCTURES = ("dict", "list", "tuple", "tensor", "[]", "{}", '"b"', "", "[[", "7", "1e999", "null",
+              "9" * 5000, '"\\ud800"', "{" * 2000, "-1", '{"tensor":"b"}', '["a",1]')  # fmt: skip
+MEMBERS = ("archive/data.pkl", "archive/data/0", "data.pkl", "../a.npy", "/a.npy", "a.npy/", ".npy",
+           "a.npy", "é.npy", "a\\b.npy", "C:a.npy", "x" * 60_000, "x" * 60_000 + ".npy", "a\nb.npy",
+           "\ud800.npy", "", "a.NPY", "__metadata__.npy", "weft.structure.npy")  # fmt: skip
 
 
 class Raw(str):
@@ -180,11 +195,12 @@ def numpy_file(rng):
     room = io.BytesIO()
     np.save(room, array)
     one = room.getvalue()
-    for _ in range(int(rng.integers(0, 3))):
-        old = _pick(rng, (b"(", b")", b"True", b"False", b"descr", b"'", b",", b"1", b"<", b"|"))
-        new = _pick(rng, (b"(" * 4000, b"", b"-1", b"9" * 30, b"None", b"1.0", b"{", b"O", b"2**9"))
-        end = int(rng.integers(len(one) + 1))
-        one = one.replace(old, new, 1) if rng.random() < 0.7 else one[:end]
+    if rng.random() < 0.7:
+        head = _changed(rng, one[10 : -array.nbytes or None].decode("latin1"), LITERALS).encode()
+        head = head[: (1 << 16) - 1]
+        one = one[:8] + len(head).to_bytes(2, "little") + head + array.tobytes("A")
+    if rng.random() < 0.1:
+        one = one[: int(rng.integers(len(one) + 1))]
     if rng.random() < 0.5:
         return one
     room = io.BytesIO()
@@ -195,6 +211,75 @@ def numpy_file(rng):
     content = bytearray(room.getvalue())
     for _ in range(int(rng.integers(0, 3))):
         content[int(rng.integers(len(content)))] = int(rng.integers(256))
+    return bytes(content)
+
+
+def _changed(rng, text, news):
+    """Return text with a few of its words, numbers and signs replaced, repeated or swapped."""
+    parts = re.findall(r"\w+|\s+|.", text)
+    for _ in range(int(rng.integers(3))):
+        what, (at, other) = rng.random(), rng.integers(len(parts), size=2)
+        numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
+        if numbers and rng.random() < 0.3:
+            at = _pick(rng, numbers)
+        if what < 0.6:
+            parts[at] = _pick(rng, news)
+        elif what < 0.8:
+            parts[at], parts[other] = parts[other], parts[at]
+        else:
+            parts[at] = parts[other]
+    return "".join(parts)
+
+
+def structured(rng):
+    """Return a file that `weft.save` wrote of nested containers, with a change of its structure."""
+    names = iter("abcdefghijklmnopqrstuvwxyz" * 100)
+
+    def part(depth):
+        what = int(rng.integers(7 if depth < 4 else 3))
+        if what < 2:
+            return weft.tensor(rng.integers(0, 9, int(rng.integers(3))))
+        if what == 2:
+            return _pick(rng, (0, -1, 2.5, True, None, "", "é", math.inf, (1 << 64) - 1))
+        parts = [part(depth + 1) for _ in range(int(rng.integers(4)))]
+        return parts if what == 3 else tuple(parts) if what == 4 else {
+            _pick(rng, (next(names), 7, "a.b")): p for p in parts}  # fmt: skip
+
+    room = Path(tempfile.gettempdir()) / f"weft-structured-{os.getpid()}"
+    weft.save({"a": part(0), "b": part(1), 0: part(2)}, room)
+    content = room.read_bytes()
+    room.unlink()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    text = header["__metadata__"]["weft.structure"]
+    text = _changed(rng, text, STRUCTURES)
+    header["__metadata__"]["weft.structure"] = text
+    if rng.random() < 0.2:
+        header.pop(next(reversed(header)))
+    made = json.dumps(header).encode()
+    return len(made).to_bytes(8, "little") + made + content[begin:]
+
+
+def other_file(rng):
+    """Return an archive of any names, or a beginning of another format."""
+    if rng.random() < 0.5:
+        start = _pick(rng, (b"GGUF\x03\0\0\0", b"PK\x03\x04", b"PK\x05\x06", b"\x80\x02", b"{",
+                            b"\x80\x04\x95", b"\x93NUMPY", b"\x93NUMPY\x03\0", b"\x89HDF", b"",
+                            b"\x89HDF\r\n\x1a\n", b"lmgg", b"\x1f\x8b", b"PAR1"))  # fmt: skip
+        return start + rng.integers(0, 256, int(rng.integers(0, 600)), np.uint8).tobytes()
+    room = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(room, "w", _pick(rng, (0, 8))) as archive:
+        warnings.simplefilter("ignore")  # of names that stand twice
+        for _ in range(int(rng.integers(0, 4))):
+            name = _pick(rng, MEMBERS)
+            data = io.BytesIO()
+            np.save(data, rng.integers(0, 9, 3))
+            with contextlib.suppress(UnicodeEncodeError):
+                archive.writestr(zipfile.ZipInfo(name), data.getvalue())
+    content = bytearray(room.getvalue())
+    for _ in range(int(rng.integers(0, 3))):
+        at = int(rng.integers(len(content)))
+        content[at] = _pick(rng, (0, 255, int(rng.integers(256))))
     return bytes(content)
 
 
@@ -260,24 +345,83 @@ def fault(content, path):
     path.write_bytes(content)
     expected = reference(content)
     tracemalloc.reset_peak()
+    began = time.process_time()
     try:
         found = weft.load(path)
-        values = {} if not isinstance(found, dict) else {
-            name: (t.dtype, t.shape, t.numpy().tobytes()) for name, t in found.items()}  # fmt: skip
+        values = list(_values(found, ()))
     except weft.WeftError as error:
-        used = tracemalloc.get_traced_memory()[1]
+        used, seconds = tracemalloc.get_traced_memory()[1], time.process_time() - began
         if expected is not None and b"weft.structure" not in content:
             return f"refuses a valid file: {error}"
-        return f"{used} bytes for an error" if used > MEMORY else None
+        if used > MEMORY or seconds > SECONDS:
+            return f"{used} bytes and {seconds} s for an error"
+        return _refused_on_disk(path)
     except Exception as error:
         return f"raises {type(error).__name__}: {error}"
-    if content.startswith((b"\x93NUMPY", b"PK")) or b"weft.structure" in content:
-        return None
+    if content.startswith(b"PK"):
+        return _differs(found, path)
+    on_disk = weft.load(path, device="disk") if _native(content) else found
+    if list(_values(on_disk, ())) != values:
+        return f"reads {values}, and {list(_values(on_disk, ()))} on disk"
+    if content.startswith(b"\x93NUMPY"):
+        return _differs({"": found}, path)
+    if b"weft.structure" in content:
+        held = sorted((tuple(shape), part) for _, shape, part in (expected or {}).values())
+        found = sorted(value[2:] for value in values if len(value) == 4)
+        return None if held == found else f"reads {found} in containers, not {held}"
     if expected is None:
         return f"takes an invalid file: {values}"
     own = {name: (OWN.get(d.name) or f"{d.kind.upper()}{d.bits}", shape, part)
-           for name, (d, shape, part) in values.items()}  # fmt: skip
+           for (name,), d, shape, part in values[1:]}  # fmt: skip
     return None if own == expected else f"reads {own}, not {expected}"
+
+
+def _values(part, where):
+    """Yield what containers hold, with the keys that lead there."""
+    if isinstance(part, weft.Tensor):
+        # a kernel reads the elements where they are in the file
+        same = part.clone().numpy().tobytes() == part.numpy().tobytes()
+        yield where, part.dtype, part.shape, part.numpy().tobytes() if same else b"another copy"
+    elif isinstance(part, (dict, list, tuple)):
+        yield where, type(part).__name__, len(part)
+        for key, inner in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _values(inner, (*where, key))
+    else:
+        yield where, type(part).__name__, repr(part)
+
+
+def _native(content):
+    """Whether a file has a place for each of its tensors."""
+    return not content.startswith(b"\x93NUMPY") or b">" not in content[:80]
+
+
+def _refused_on_disk(path):
+    """Return what is wrong where a file is read on the device ``disk`` that memory refuses."""
+    try:
+        list(_values(weft.load(path, device="disk"), ()))
+    except weft.WeftError:
+        return None
+    except Exception as error:
+        return f"raises {type(error).__name__} on disk: {error}"
+    return "is read on disk alone"
+
+
+def _differs(found, path):
+    """Return how arrays by name differ from what NumPy reads."""
+    try:
+        theirs = np.load(path, allow_pickle=False)
+        arrays = {"": theirs} if isinstance(theirs, np.ndarray) else dict(theirs.items())
+    except Exception as error:
+        return f"takes what NumPy refuses ({error})"
+    if set(arrays) != set(found):
+        return f"finds {list(found)}, not {list(arrays)}"
+    wrong = [name for name, a in arrays.items()
+             if found[name].shape != a.shape or found[name].dtype.numpy != a.dtype.newbyteorder("=")
+             or found[name].numpy().tobytes() != a.astype(a.dtype.newbyteorder("=")).tobytes()]
+    return f"reads {wrong} otherwise than NumPy" if wrong else None
+
+
+KINDS = ((damaged, 11), (numpy_file, 5), (structured, 2), (other_file, 2))  # of 20 files
 
 
 def check(rng, count, folder):
@@ -286,7 +430,7 @@ def check(rng, count, folder):
     try:
         valid_ones = 0
         for _ in range(count):
-            content = numpy_file(rng) if rng.random() < 0.25 else damaged(rng)
+            content = _pick(rng, [kind for kind, share in KINDS for _ in range(share)])(rng)
             wrong = fault(content, Path(folder) / "file")
             assert wrong is None, f"{wrong}\n{content[:400]!r}"
             valid_ones += reference(content) is not None

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import time
 import zipfile
 
 import numpy as np
@@ -92,11 +93,19 @@ def with_header(text, data=b""):
     '{"dict":[[null,1]]}', '{"dict":[[true,1]]}', '{"dict":[["a",1,2]]}', '{"dict":[],"list":[]}',
     '{"dict":[["a",{}]]}', '{"dict":[["a",{"tensor":["b"]}]]}', '{"dict":[["a",{"tensor":"c"}]]}',
     '{"dict":[["a",{"list":"bc"}]]}', '{"list":[]}', "[]", "7", "{",
-    '{"dict":' * 200 + "7" + "}" * 200,
+    '{"dict":' * 200 + "7" + "}" * 200, '{"dict":[]}', '{"dict":[["a",1],["a",{"tensor":"t"}]]}',
+    '{"dict":[["a",{"tensor":"t"}],["b",{"tensor":"t"}]]}',
+    '{"dict":[["a",{"tensor":"t"}],["b","\\ud800"]]}',
+    '{"dict":[[18446744073709551616,{"tensor":"t"}]]}',
+    '{"dict":[["\\ud800",{"tensor":"t"}]]}',
+    '{"dict":[["a",{"tensor":"t"}],["b",18446744073709551616]]}',
 ])  # fmt: skip
 def test_structures_that_save_never_wrote(tmp_path, structure):
-    text = json.dumps({"__metadata__": {"weft.structure": structure}}).encode()
-    (tmp_path / "f").write_bytes(with_header(text))
+    """A tensor that is not in the structure would be lost without a word."""
+    entry = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
+    tensors = {"t": entry} if '"t"' in structure or structure == '{"dict":[]}' else {}
+    text = json.dumps({"__metadata__": {"weft.structure": structure}, **tensors}).encode()
+    (tmp_path / "f").write_bytes(with_header(text, b"1" * len(tensors)))
     with pytest.raises(ParseError, match="the structure"):
         weft.load(tmp_path / "f")
 
@@ -123,6 +132,28 @@ def test_invalid_safetensors(tmp_path, content, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
+def test_time_to_refuse_grows_with_the_header(tmp_path):
+    """Names that stand twice among many, and sizes of thousands of digits."""
+    names = [f"{n:06d}" for n in range(100_000)]
+    twice = "{" + ",".join(f'"{n}":0' for n in [*names, "x", "x"]) + "}"
+    sizes = ",".join(["9" * 4000] * 2000)
+    long = f'{{"a":{{"dtype":"U8","shape":[{sizes}],"data_offsets":[0,0]}}}}'
+    few = f'{{"a":{{"dtype":"U8","shape":[{sizes[: 4001 * 60 - 1]}],"data_offsets":[0,0]}}}}'
+    with zipfile.ZipFile(tmp_path / "z", "w") as room:
+        for name in [*names[:10_000], "x"]:
+            room.writestr(name + ".npy", b"")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            room.writestr("x.npy", b"")
+    contents = [with_header(text.encode()) for text in (twice, long, few)]
+    for content in [*contents, (tmp_path / "z").read_bytes()]:
+        (tmp_path / "f").write_bytes(content)
+        began = time.process_time()
+        with pytest.raises(ParseError, match=r"twice|addressed"):
+            weft.load(tmp_path / "f")
+        assert time.process_time() - began < 10  # minutes where it grows with the square
+
+
 def a_zip(**parts):
     room = io.BytesIO()
     with zipfile.ZipFile(room, "w") as archive:
@@ -137,6 +168,12 @@ def npy(array):
     return room.getvalue()
 
 
+def npy_header(text):
+    text = f"{{'descr': {text}}}".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+DIGITS = "0x" + "f" * 5000  # more than Python writes in decimals
 KINDS = {
     "empty": (b"", "an empty file"),
     "short": (b"\x00" * 5, "a file of 5 bytes"),
@@ -157,6 +194,13 @@ KINDS = {
     "strings": (npy(np.array(["a"])), "type '<U1'"),
     "complex": (npy(np.ones(2, complex)), "bool, integers or floats"),
     "records": (npy(np.zeros(2, [("a", int)])), "bool, integers or floats"),
+    "long double": (npy(np.zeros(2, np.longdouble)), "bool, integers or floats"),
+    "too many digits": (npy_header(f"'<f4', 'fortran_order': False, 'shape': ({DIGITS},)"),
+                        "damaged"),
+    "digits as a type": (npy_header(f"{DIGITS}, 'fortran_order': False, 'shape': ()"), "damaged"),
+    "digits among types": (npy_header(f"[{DIGITS}], 'fortran_order': False, 'shape': ()"),
+                           "damaged"),
+    "too large": (npy_header(f"'<f4', 'fortran_order': False, 'shape': ({1 << 62},)"), "damaged"),
     "objects in npz": (a_zip(a_dot_npy=npy(np.array([{}], object))), "never unpickles"),
 }
 
@@ -264,7 +308,8 @@ def test_nested_state(tmp_path):
 
 
 @pytest.mark.parametrize("value", [object(), {1.5: 2}, {"a": {1, 2}}, {"a": lambda: 0}, {"a": 1j},
-                                   {"a": "\ud800"}, {"\ud800": 1}, {"a": 1 << 70}])  # fmt: skip
+                                   {"a": "\ud800"}, {"\ud800": 1}, {"a": 1 << 70},
+                                   {1 << 64: 1}])  # fmt: skip
 def test_what_no_file_holds(tmp_path, value):
     with pytest.raises(weft.DTypeError, match="save"):
         weft.save(value, tmp_path / "f")

@@ -178,9 +178,7 @@ def _taken_apart(value: Any, made: dict[str, Tensor], name: str, depth: int) -> 
     if depth > _DEEPEST:
         raise DTypeError("save", found=f"containers more than {_DEEPEST} deep", expected="an end")
     if type(value) in _PLAIN:
-        if (type(value) is str and safetensors.is_broken(value)) or (
-            type(value) is int and value.bit_length() > _WIDEST
-        ):
+        if not _fits(value):
             raise DTypeError("save", found=f"{describe(value)} at {name!r}",
                              expected="text of Unicode characters, and numbers of 64 bits")
         return value
@@ -192,9 +190,9 @@ def _taken_apart(value: Any, made: dict[str, Tensor], name: str, depth: int) -> 
     inner = f"{name}." if name else ""
     if isinstance(value, Mapping):
         for key in value:
-            if type(key) not in (str, int) or (type(key) is str and safetensors.is_broken(key)):
+            if type(key) not in (str, int) or not _fits(key):
                 raise DTypeError("save", found=f"the key {describe(key)} in {name or 'the dict'}",
-                                 expected="text or whole numbers")
+                                 expected="text or whole numbers of 64 bits")
         return {"dict": [[k, _taken_apart(v, made, f"{inner}{k}", depth + 1)]
                          for k, v in value.items()]}  # fmt: skip
     if isinstance(value, (list, tuple)):
@@ -202,6 +200,13 @@ def _taken_apart(value: Any, made: dict[str, Tensor], name: str, depth: int) -> 
         return {"list" if isinstance(value, list) else "tuple": items}
     raise DTypeError("save", found=f"a {type(value).__name__} at {name!r}",
                      expected="tensors, numbers, text, and dicts, lists and tuples of them")
+
+
+def _fits(value: Any) -> bool:
+    """Whether a file can hold a value of one of the types `_PLAIN`."""
+    if isinstance(value, str):
+        return not safetensors.is_broken(value)
+    return not isinstance(value, int) or value.bit_length() <= _WIDEST
 
 
 def _replace(target: str, write: Callable[[IO[bytes]], None]) -> None:
@@ -407,37 +412,44 @@ def _load_npy(file: IO[bytes], size: int) -> Tensor:
 
 def _put_together(text: str, found: dict[str, Tensor]) -> dict[Any, Any]:
     """Return the containers that `_taken_apart` made JSON of, with the tensors in their places."""
+    left = dict(found)
     try:
-        made = _rebuilt(json.loads(text), found, 0)
+        made = _rebuilt(json.loads(text), left, 0)
     except (ValueError, RecursionError, KeyError):
         made = None
-    if not isinstance(made, dict):
-        raise ParseError("load", found=f"the structure {text!r:.80}",
+    if not isinstance(made, dict) or left:
+        lost = f" without {next(iter(left))!r:.60}" if isinstance(made, dict) else ""
+        raise ParseError("load", found=f"the structure {text!r:.80}{lost}",
                          expected="one that weft.save wrote",
                          hint="the file was changed by another program")
     return made
 
 
-def _rebuilt(part: Any, found: dict[str, Tensor], depth: int) -> Any:
-    """Return a value or containers; raise ValueError or KeyError for what `save` never wrote."""
-    if type(part) in _PLAIN:
+def _rebuilt(part: Any, left: dict[str, Tensor], depth: int) -> Any:
+    """Return a value or containers, for which tensors are taken out of `left`.
+
+    Raise ValueError or KeyError for what `save` never wrote, such as a tensor in two places.
+    """
+    if type(part) in _PLAIN and _fits(part):
         return part
     if depth > _DEEPEST:
         raise ValueError(depth)
     match part:
         case {"tensor": str(name), **others} if not others:
-            return found[name]
+            return left.pop(name)
         case {"dict": [*pairs], **others} if not others:
-            return dict(_rebuilt_pair(p, found, depth + 1) for p in pairs)
+            made = dict(_rebuilt_pair(p, left, depth + 1) for p in pairs)
+            if len(made) == len(pairs):
+                return made
         case {"list": [*items], **others} if not others:
-            return [_rebuilt(i, found, depth + 1) for i in items]
+            return [_rebuilt(i, left, depth + 1) for i in items]
         case {"tuple": [*items], **others} if not others:
-            return tuple(_rebuilt(i, found, depth + 1) for i in items)
+            return tuple(_rebuilt(i, left, depth + 1) for i in items)
     raise ValueError(part)
 
 
-def _rebuilt_pair(part: Any, found: dict[str, Tensor], depth: int) -> tuple[Any, Any]:
+def _rebuilt_pair(part: Any, left: dict[str, Tensor], depth: int) -> tuple[Any, Any]:
     match part:
-        case [str() | int() as key, value] if type(key) is not bool:
-            return key, _rebuilt(value, found, depth)
+        case [str() | int() as key, value] if type(key) is not bool and _fits(key):
+            return key, _rebuilt(value, left, depth)
     raise ValueError(part)

@@ -17,13 +17,13 @@ import numpy as np
 
 from weft.errors import AllocationError, DTypeError, ParseError, UnsupportedError, WeftError
 from weft.interop.file_kinds import NUMPY, PYTORCH, FileKind
+from weft.interop.safetensors import can_be_addressed, repeated
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 
 __all__ = ["Head", "npy_bytes", "read_head", "read_npz", "write_npz"]
 
 _LONGEST_HEADER: Final = 10_000  # characters, as NumPy takes them from files it does not trust
-_MOST_AXES: Final = 64
 _ALIGNED: Final = 64  # bytes before the elements are a multiple of these
 _SUFFIX: Final = ".npy"
 _CODECS: Final = (0, 8)  # of zip archives: stored, deflated
@@ -83,6 +83,7 @@ def read_head(file: IO[bytes], name: str) -> Head:
     text = file.read(length)
     try:
         parts = ast.literal_eval(text.decode("utf-8" if start[6] == 3 else "latin1"))
+        repr(parts)  # which messages show; a number may have too many digits for it
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         _refuse(name, f"the header {text!r:.80}")
     if len(text) < length or not isinstance(parts, dict) or parts.keys() != {
@@ -90,12 +91,12 @@ def read_head(file: IO[bytes], name: str) -> Head:
     }:
         _refuse(name, f"the header {text!r:.80}")
     shape, order = parts["shape"], parts["fortran_order"]
-    if not isinstance(shape, tuple) or len(shape) > _MOST_AXES or type(order) is not bool or not (
+    if not isinstance(shape, tuple) or type(order) is not bool or not (
         all(type(n) is int and n >= 0 for n in shape)
     ):
         _refuse(name, f"the header {text!r:.80}")
     dtype, stored = _types(parts["descr"], name)
-    if math.prod(n for n in shape if n) * stored.itemsize >= 1 << 63:
+    if not can_be_addressed(shape, stored.itemsize):
         _refuse(name, f"the shape {shape!r:.80}")
     return Head(dtype, stored, shape, order, 8 + width + length)
 
@@ -107,12 +108,12 @@ def _types(descr: Any, name: str) -> tuple[DType, np.dtype[Any]]:
                                hint="objects are pickled, and Weft never unpickles")
     try:
         stored = np.dtype(descr) if isinstance(descr, str) else None
-    except (TypeError, ValueError, SyntaxError):
-        stored = None
-    if stored is None or stored.kind not in "biuf" or stored.subdtype is not None:
-        raise DTypeError("load", found=f"{name} with elements of type {descr!r:.60}",
-                         expected="bool, integers or floats")
-    return dt.as_dtype(stored), stored
+        if stored is not None and stored.kind in "biuf" and stored.subdtype is None:
+            return dt.as_dtype(stored), stored
+    except (TypeError, ValueError, SyntaxError, DTypeError):
+        pass
+    raise DTypeError("load", found=f"{name} with elements of type {descr!r:.60}",
+                     expected="bool, integers or floats of at most 64 bits")
 
 
 def _refuse(name: str, found: str) -> NoReturn:
@@ -160,9 +161,8 @@ def read_npz(path: str, limit: int) -> dict[str, tuple[Head, bytearray]]:
 
 def _check_names(names: list[str]) -> None:
     """Raise an error unless an archive holds arrays alone, each once."""
-    twice = [n for n in set(names) if names.count(n) > 1] if len(set(names)) < len(names) else []
-    if twice:
-        raise ParseError("load", found=f"{twice[0]!r:.60} twice in a zip archive",
+    if (twice := repeated(names)) is not None:
+        raise ParseError("load", found=f"{twice!r:.60} twice in a zip archive",
                          expected="each name once")
     others = [n for n in names if not n.endswith(_SUFFIX)]
     if not others:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from weft.errors import DTypeError, ParseError, WeftError
@@ -17,7 +18,8 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 
 __all__ = [
-    "LONGEST_HEADER", "METADATA", "NAMES", "Entry", "begins", "header_text", "is_broken", "parse",
+    "LONGEST_HEADER", "METADATA", "NAMES", "Entry", "begins", "can_be_addressed",
+    "header_text", "is_broken", "parse", "repeated",
 ]  # fmt: skip
 
 METADATA: Final = "__metadata__"
@@ -81,13 +83,17 @@ def parse(header: bytes, size: int) -> tuple[list[Entry], dict[str, str]]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(n for n in names if names.count(n) > 1)
-        _refuse(f"the name {twice!r:.60} twice in a header", "each name once")
+        _refuse(f"the name {repeated(n for n, _ in pairs)!r:.60} twice in a header",
+                "each name once")
     for text in (*found, *found.values()):
         if isinstance(text, str) and is_broken(text):
             _refuse(f"the text {text!r:.60}", "Unicode characters")
     return found
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """Return a name that stands twice among some, None if there is none."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def is_broken(text: str) -> bool:
@@ -127,13 +133,22 @@ def _entry(name: str, entry: Any) -> Entry:
         _refuse(shown, "a dtype among " + ", ".join(NAMES))
     dtype = NAMES[kind]
     start, end = offsets
-    largest = math.prod(n for n in shape if n) * dtype.itemsize
-    if len(shape) > _MOST_AXES or largest >= 1 << 63:
+    if not can_be_addressed(shape, dtype.itemsize):
         _refuse(shown, f"at most {_MOST_AXES} axes, and sizes that can be addressed")
     if end - start != math.prod(shape) * dtype.itemsize:
         _refuse(f"{name!r:.60} in {end - start} bytes",
                 f"{math.prod(shape) * dtype.itemsize} bytes for {dtype.name}{shape}")
     return Entry(name, dtype, tuple(shape), start, end)
+
+
+def can_be_addressed(shape: Sequence[int], itemsize: int) -> bool:
+    """Whether an array may have a shape, whose sizes are 0 or more and of any length.
+
+    Axes of no elements do not make the others fit.
+    """
+    if len(shape) > _MOST_AXES or any(n >> 63 for n in shape):
+        return False  # before they are multiplied, which may take minutes
+    return math.prod(n for n in shape if n) * itemsize < 1 << 63
 
 
 def _check_places(entries: list[Entry], size: int) -> None:
