@@ -69,8 +69,11 @@ class Nest(Sections, ABC):
     ----------
     scratch : tuple of Memory
         Arrays that the kernel needs besides.
+    tiled, splits : bool
+        What may not be tidied of the nest, and what must be: see `weft.kernelize.common.tidy.tidy`.
     """
 
+    tiled, splits = False, True
     unit = 1  # columns that are looked at come in multiples, as far as there are any
 
     def __init__(self, parts: Sequence[Part], group: Group, sources: dict[Node, Memory],
@@ -156,12 +159,16 @@ class Nest(Sections, ABC):
     def finish(self) -> None:
         """Emit the results of a block, and members that follow them element by element."""
         for number, part in enumerate(self.parts):
-            name = f"8_{number}"
-            lane, loops = self.lanes(name)
-            row, d = self.stand(f"row{name}", self.rows), self.stand(f"d{name}", part.channels)
-            value = self.result(number, d, lane)
-            self.store(part, self.at(part.at_out, row=row, d=d), value, self.live(name))
-            self.close([*loops, (d, part.channels)], self.row_of(lane, row, name))
+            self.write(number, part)
+
+    def write(self, number: int, part: Part) -> None:
+        """Emit a result of a block, and members that follow it element by element."""
+        name = f"8_{number}"
+        lane, loops = self.lanes(name)
+        row, d = self.stand(f"row{name}", self.rows), self.stand(f"d{name}", part.channels)
+        value = self.result(number, d, lane)
+        self.store(part, self.at(part.at_out, row=row, d=d), value, self.live(name))
+        self.close([*loops, (d, part.channels)], self.row_of(lane, row, name))
 
     def result(self, number: int, d: Expr, lane: Expr) -> Expr:
         """Emit a result."""
