@@ -1,8 +1,9 @@
-"""Attention for devices of threads: a group for a block of queries, an online softmax in its memory.
+"""Attention for devices of threads: a group for a block of queries, with an online softmax.
 
 The nest of `weft.kernelize.attention.attention_softmax` with a tile of each product for every
-thread. Of the a x b threads of a group, thread (a, b) has the queries ``u*A + a``, the keys
-``k*B + b`` of a block and the channels ``c*B + b``::
+thread. Of the N x N threads of a group, thread (a, b) has the queries ``u*N + a``, the keys
+``k*N + b`` of a block and the channels ``c*N + b``; all threads share the keys of all queries out
+between them for the softmax::
 
     x[e, q] = Q                                         rows of the block, transposed
     for cb in blocks of keys {
@@ -10,7 +11,7 @@ thread. Of the a x b threads of a group, thread (a, b) has the queries ``u*A + a
       for p, q: part[p, q] = max over the keys of share p of s[j, q]
       for q:    m' = max(m, max over p of part);  scale = exp(m - m')
       for p, q: s = exp(s - m');  share[p, q] = share[p, q] * scale + sum over its keys of s
-      for a, b: for c, u: acc[a, b, c, u] = acc[a, b, c, u] * scale + sum over j of s[j, q] * V[j, d]
+      for a, b: for c, u: acc[a, b, c, u] = acc * scale + sum over j of s[j, q] * V[j, d]
     }
     l[q] = sum over p of share[p, q]
     for a, b: for c, u: O[q, d] = acc[a, b, c, u] / l[q]
@@ -26,12 +27,17 @@ from typing import Final, NamedTuple
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.infer import as_expr
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.stmt import Axis, Load, Memory, Reduce, Store
 from weft.kernelize.attention.attention_softmax import Softmax
-from weft.kernelize.attention.attention_tiles import accumulate, both, padded, total_of
+from weft.kernelize.attention.attention_tiles import (
+    accumulate,
+    both,
+    padded,
+    total_of,
+    zero_outside,
+)
 from weft.kernelize.common.group import Group
 from weft.kernelize.common.sizes import elements, upper_bound
 from weft.kernelize.fusion.attention_parts import Attention, Part
@@ -98,7 +104,9 @@ def _step(block: Block, match: Attention, target: Target) -> int | None:
     if block.tall * (deep + max(deep, block.span)) * size > 4 * _REGISTERS:
         return None
     kept = (padded(scores.terms) * (block.rows + 1) + block.keys * (block.rows + skew)
-            + (5 + 2 * block.shares) * block.rows + match.channels)
+            + 5 * block.rows + 2 * block.shares * (block.rows + skew))
+    if match.reach is not None:
+        kept += 2 * match.channels + block.side**2
     room = target.shared_bytes - _KEPT - kept * size
     for step in _STEPS:
         pitch = block.keys + max(_BANKS // step, 1)
@@ -150,7 +158,7 @@ class GroupSoftmax(Softmax):
     def clear_sums(self) -> None:
         """Emit what maxima, sums and results begin with."""
         self.rows_of_softmax()
-        *place, loops = self._tile("2", "c", self.deep)
+        _, _, loops = self._tile("2", "c", self.deep)
         self.em.emit(Store(self.sums[0], tuple(v for v, _ in loops), ex.const(0.0, self.dtype)))
         self.close(loops, {})
         self.clear("m", self.m, float("-inf"))
@@ -199,6 +207,7 @@ class GroupSoftmax(Softmax):
         there = None if terms == product.terms else e.lt(product.terms)
         value = em.value(product.columns, self.at(product.at_columns, col=col, e=e),
                          both(inside, there))
+        value = zero_outside(value, there)
         factor = em.fresh("row", self.dtype)
         em.emit(Load(factor, self.x[0], (e, lane)))
         total = total_of(score, factor * ex.cast(value, self.dtype))
@@ -244,7 +253,7 @@ class GroupSoftmax(Softmax):
         inner, top = em.close(), self.bound("highest")
         em.emit(Reduce((Axis(p, ex.index(self.shares)),),
                        (accumulate(Op.MAX, top, read, float("-inf")),), inner))
-        shift, scale = self.rescaled(lane, top)
+        shift, _ = self.rescaled(lane, top)
         em.emit(Store(self.shift, (lane,), shift))
         self.close(loops, {})
 
@@ -277,6 +286,7 @@ class GroupSoftmax(Softmax):
         j, col = em.loop_var("j5", self.most), self.stand("col5", match.columns)
         inside = self._inside("5")
         value = em.value(match.b, self.at(match.at_b, col=col, d=stand), both(inside, there))
+        value = zero_outside(value, inside)
         weight = em.fresh("w", self.dtype)
         em.emit(Load(weight, self.tiles[0], (j, lane)))
         inner, result = em.close(), self.bound("result")
@@ -307,6 +317,36 @@ class GroupSoftmax(Softmax):
         em.emit(Store(self.l, (lane,), total))
         self.close(loops, {})
         super().finish()
+
+    def hidden_values(self) -> None:
+        """Emit what a weight of 0 makes of the values behind the last visible key: 0 or NaN."""
+        em, match, zero = self.em, self.match, ex.const(0.0, self.dtype)
+        shares = max(self.side * self.side // match.channels, 1)
+        lost = Memory("losses", self.dtype, (ex.index(shares), *self.lost.shape), "local")
+        em.alloc(lost)
+        p, d = self.section(p7=shares, d7=match.channels).values()
+        em.open()
+        j, col = (em.loop_var(name, upper_bound(match.columns)) for name in ("j7", "col7"))
+        inside = ex.var("inside7", dt.bool_)
+        em.bind(inside)
+        value = em.value(match.b, self.at(match.at_b, col=col, d=d), inside)
+        value = zero_outside(value, inside)
+        inner, loss = em.close(), self.bound("loss")
+        rounds = (self.columns - self.end + (shares - 1)) // shares
+        em.emit(Reduce((Axis(j, em.simplify(rounds)),),
+                       (total_of(loss, ex.cast(value, self.dtype) * zero),), inner))
+        em.emit(Store(lost, (p, d), loss))
+        here = self.end + (j * shares + p)
+        self.close([(p, shares), (d, match.channels)],
+                   {col: here, inside: here.lt(self.columns)})
+        d = self.section(d9=match.channels)["d9"]
+        em.open()
+        p, read = em.loop_var("p9", shares), em.fresh("loss", self.dtype)
+        em.emit(Load(read, lost, (p, d)))
+        inner, loss = em.close(), self.bound("all_lost")
+        em.emit(Reduce((Axis(p, ex.index(shares)),), (total_of(loss, read),), inner))
+        em.emit(Store(self.lost, (d,), loss))
+        self.close([(d, match.channels)], {})
 
     def write(self, number: int, part: Part) -> None:
         """Emit a result of a block, and members that follow it element by element."""

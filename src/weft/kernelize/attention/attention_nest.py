@@ -42,6 +42,7 @@ from weft.kernelize.attention.attention_tiles import (
     rounded,
     tile_of,
     total_of,
+    zero_outside,
 )
 from weft.kernelize.common.emit import Emitter
 from weft.kernelize.common.group import Group
@@ -239,8 +240,10 @@ class Nest(Sections, ABC):
             em, height, terms = self.em, int_of(to.shape[0].attr), product.terms
             v = self.section(**{f"q1_{n}": self.block, f"e1_{n}": height, f"i1_{n}": self.rows})
             lane, term, stand = v.values()
-            mask = both(self.live(f"1_{n}"), None if height == terms else term.lt(terms))
-            value = em.value(product.rows, self.at(product.at_rows, row=stand, e=term), mask)
+            within = None if height == terms else term.lt(terms)
+            value = em.value(product.rows, self.at(product.at_rows, row=stand, e=term),
+                             both(self.live(f"1_{n}"), within))
+            value = zero_outside(value, within)
             em.emit(Store(to, (term, lane), ex.cast(value, self.dtype)))
             self.close([(lane, self.block), (term, height)], self.row_of(lane, stand, f"1_{n}"))
 

@@ -113,14 +113,14 @@ class Softmax(Nest):
     def finish(self) -> None:
         """Emit the results, and the largest score and the sum of each row for the gradients."""
         if self.reach is not None:
-            self._hidden_values()
+            self.hidden_values()
         super().finish()
         kept = [(self.stored[node], memory) for node, memory in
                 zip(self.match.softmax, (self.m, self.l), strict=True) if node in self.stored]
         if kept:
             self._rows(kept)
 
-    def _hidden_values(self) -> None:
+    def hidden_values(self) -> None:
         """Emit what a weight of 0 makes of the values behind the last visible key: 0 or NaN."""
         em, match = self.em, self.match
         d = self.section(d7=match.channels)["d7"]

@@ -34,7 +34,7 @@ __all__ = ["schedule_attention"]
 _WHY: Final = "attention: blocks of {0} queries and {1} keys by groups of {2} threads"
 _STEPS: Final = (16, 8, 4)  # terms, and keys, that a group copies at once
 _KEPT: Final = 512  # bytes of a group's memory that are left for flags
-_OWN: Final = ("acc0", "share")  # of which each thread has its row
+_SUMS: Final = "acc0"  # of which each thread has a row of its own
 
 
 def schedule_attention(plan: Plan, root: str) -> bool:
@@ -47,7 +47,8 @@ def schedule_attention(plan: Plan, root: str) -> bool:
     rows, keys = (side * size_of(loop_of(plan, name).extent) for name in ("u3", "k3"))
     items = side * side
     _spread(plan, "x0", rows, 1)
-    _spread(plan, "s0", rows, BANKS // side)
+    for memory in ("s0", "part", "share"):
+        _spread(plan, memory, rows, BANKS // side)
     deal_out(plan, fuse_all(plan, ["q1_0", "e1_0"]), items)
     step = _step(plan, chain[-1], keys)
     _product(plan, "score", ("a3", "b3"), "e3", ("k3", "u3"), step, items)
@@ -57,8 +58,14 @@ def schedule_attention(plan: Plan, root: str) -> bool:
         for tile in (f"c{name}", f"u{name}"):
             plan.schedule.unroll(tile)
     for name in ("l", "a", "c"):
-        plan.schedule.bind(f"p{name}", f"q{name}")
-    for name in ("q2m", "qb", "qd", "d7", "q9"):
+        share = (f"p{name}", f"q{name}")
+        if rows % BANKS:
+            share = share[::-1]
+            plan.schedule.reorder(*share)
+        plan.schedule.bind(*share)
+    if find(plan.kernel, "p7") is not None:
+        deal_out(plan, fuse_all(plan, ["p7", "d7"]), items)
+    for name in ("q2m", "qb", "qd", "d9", "q9"):
         if find(plan.kernel, name) is not None:
             deal_out(plan, name, items)
     plan.schedule.parallel(*chain)
@@ -75,7 +82,7 @@ def _step(plan: Plan, block: str, keys: int) -> int:
     """Return how many terms of keys, and keys of values, are copied at once."""
     body = loop_of(plan, block).body
     kept = sum(size_of(s.memory.size) * s.memory.dtype.itemsize for s in traverse.walk(body)
-               if isinstance(s, Alloc) and s.memory.name not in _OWN)  # fmt: skip
+               if isinstance(s, Alloc) and s.memory.name != _SUMS)  # fmt: skip
     room = plan.target.shared_bytes - _KEPT - kept
     wide = size_of(loop_of(plan, "b5").extent) * size_of(loop_of(plan, "c5").extent)
     size = max(s.memory.dtype.itemsize for s in traverse.walk(body) if isinstance(s, Load))
@@ -85,6 +92,18 @@ def _step(plan: Plan, block: str, keys: int) -> int:
 
 def _product(plan: Plan, name: str, threads: Sequence[str], term: str, tile: Sequence[str],
              step: int, items: int) -> None:  # fmt: skip
+    """Have each thread make a tile of a product, by copies of its factors if that is legal."""
+    saved = plan.schedule.mark()
+    try:
+        _copied(plan, name, threads, term, tile, step, items)
+    except ScheduleError as error:  # such as checks of indices between the loops
+        plan.schedule.reset(saved)
+        plan.schedule.bind(*threads)
+        plan.why.append(f"not {error.operation}: {error.found}")
+
+
+def _copied(plan: Plan, name: str, threads: Sequence[str], term: str, tile: Sequence[str],
+            step: int, items: int) -> None:  # fmt: skip
     """Have each thread keep a tile of sums in registers, of factors that the group copies."""
     schedule = plan.schedule
     total = next(s for s in traverse.walk(plan.kernel.body)
