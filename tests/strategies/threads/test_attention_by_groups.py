@@ -53,9 +53,10 @@ def masked(s):
 
 
 def narrow(*shapes):
-    """Return arrays of bfloat16, to which is added what is no neutral value of a product."""
-    wide = [infer.cast(leaf(*s, dtype=dt.bfloat16), dt.float32) for s in shapes]
-    return [el(Op.ADD, x, graphs.full(x, 1.5)) for x in wide]
+    """Return arrays of bfloat16 as float32, the first one such that where nothing is, it is not 0.
+    """
+    q, k, v = (infer.cast(leaf(*s, dtype=dt.bfloat16), dt.float32) for s in shapes)
+    return el(Op.ADD, q, graphs.full(q, 1.5)), k, v
 
 
 def leaves(*shapes, dtype=dt.float32):
@@ -120,14 +121,16 @@ def test_blocks_compute_what_the_nest_for_processors_does(name, target, rng):
     assert launch.items == target.group_items
 
 
-@pytest.mark.parametrize("name", ["odd", "causal", "mask"])
-def test_no_number_and_no_visible_key(name, rng):
+@pytest.mark.parametrize(("name", "terms", "channels"), [
+    ("odd", 13, 19), ("causal", 5, 4), ("mask", 6, 6)])  # fmt: skip
+def test_no_number_and_no_visible_key(name, terms, channels, rng):
     node = FORMS[name]()
     step, _ = scheduled(node, SMALL)
     operands = arrays(step, rng)
     q, k, v = [x for x in operands if x.dtype == np.float32][:3]
-    for mask in (x for x in operands if x.dtype == np.bool_):
+    for mask in (x.reshape(35, 41) for x in operands if x.dtype == np.bool_):
         mask[4], mask[5, 1:] = False, False
+    q, k, v = q.reshape(-1, terms), k.reshape(-1, terms), v.reshape(-1, channels)
     q[3, 1], q[7] = np.nan, 1e20
     k[5, 0], v[40, 2], v[2, 3] = np.inf, np.inf, np.nan
     wanted, found, _ = results(node, SMALL, operands)
@@ -155,7 +158,7 @@ def moved(costs):
     return sum(sum(c.read.values()) + sum(c.written.values()) for c in costs)
 
 
-@pytest.mark.parametrize(("rows", "keys", "size"), [(4096, 4096, 64), (2048, 4096, 128)])
+@pytest.mark.parametrize(("rows", "keys", "size"), [(4096, 1024, 64), (2048, 512, 128)])
 def test_what_a_large_attention_moves(rows, keys, size):
     """Queries and results once, keys and values once for each block of queries."""
     node = attention(*leaves((rows, size), (keys, size), (keys, size)))
@@ -172,24 +175,24 @@ def test_what_a_large_attention_moves(rows, keys, size):
 
 
 def test_masks_are_read_once_by_whole_sectors():
-    node = attention(*leaves((512, 64), (512, 64), (512, 64)), masked)
-    _, made = scheduled(node, A100)
+    node = attention(*leaves((256, 64), (256, 64), (256, 64)), masked)
+    _, made = scheduled(node, MANY)
     (cost,) = launch_costs(made)
     (mask,) = (m.name for m in made.params if m.dtype is dt.bool_)
-    assert cost.read[mask] == 512 * 512
+    assert cost.read[mask] == 256 * 256
     assert cost.used >= 0.95
     assert cost.conflicts == 0
 
 
 def test_one_kernel_moves_less_than_a_product_a_softmax_and_a_product():
-    node = attention(*leaves((4096, 64), (4096, 64), (4096, 64)))
+    node = attention(*leaves((2048, 64), (512, 64), (512, 64)))
     _, made = scheduled(node, A100)
     apart = kernelize([node], A100.replace(shared_bytes=2 << 10))
     assert len(apart) == 3
     assert any("fits the memory of a group" in why for step in apart for why in step.why)
     separate = [c for step in apart
                 for c in launch_costs(choose_for_threads(step.kernel, A100, A100.cores))]
-    assert 2 * moved(launch_costs(made)) < moved(separate)
+    assert moved(launch_costs(made)) < 0.7 * moved(separate)
 
 
 @pytest.mark.parametrize("size", [16, 64, 128])

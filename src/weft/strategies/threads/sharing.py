@@ -33,8 +33,10 @@ def fuse_all(plan: Plan, names: Sequence[str]) -> str:
 def deal_out(plan: Plan, name: str, items: int) -> None:
     """Deal the iterations of a loop out to `items` threads of a group, which take turns."""
     if size_of(loop_of(plan, name).extent) > items:
-        plan.schedule.split(name, items).reorder(f"{name}.i", f"{name}.o")
-        name = f"{name}.i"
+        before = loop_names(plan)
+        plan.schedule.split(name, items)
+        rounds, name = loops_since(plan, before)
+        plan.schedule.reorder(name, rounds)
     plan.schedule.bind(name)
 
 
