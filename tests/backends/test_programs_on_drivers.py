@@ -41,6 +41,21 @@ def test_E14_examples(device, name):
     importlib.import_module(f"examples.kernels.{name}").check()
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_that_of_the_processor(any_device, causal, rng):
+    """Odd sizes, a row of which no key is seen, infinite and missing numbers."""
+    q, k, v = (rng.standard_normal((2, n, 13)).astype(np.float32) for n in (37, 41, 41))
+    seen = rng.random((37, 41)) < 0.4
+    seen[5] = False
+    q[0, 3, 1], v[0, 40, 2], v[1, 0, 3] = np.nan, np.inf, np.nan
+    found = []
+    for place in ("cpu", any_device):
+        a, b, c, mask = (weft.tensor(x, device=place) for x in (q, k, v, seen))
+        found.append(a.scaled_dot_product_attention(
+            b, c, None if causal else mask, is_causal=causal).numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=2e-4, atol=1e-5)
+
+
 def test_a_step_of_training_is_that_of_the_processor(device, rng):
     data, labels = rng.standard_normal((31, 17)).astype(np.float32), rng.integers(0, 5, 31)
     found = []

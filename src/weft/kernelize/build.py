@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from weft.errors import VerifyError
@@ -15,8 +16,10 @@ from weft.ir.record import Record
 from weft.ir.size import canonical
 from weft.ir.stmt import Kernel, Memory
 from weft.ir.traverse import Tally
+from weft.kernelize.attention.attention_groups import block_of
 from weft.kernelize.common.cost import TUPLES, is_leaf
 from weft.kernelize.common.group import Group
+from weft.kernelize.fusion.attention_parts import Attention
 from weft.kernelize.fusion.evaluation_counts import verify_evaluations
 from weft.kernelize.fusion.fuse import Form, Fusion, fuse
 from weft.kernelize.lower import Lowered, lower
@@ -98,10 +101,8 @@ def kernelize(outputs: Sequence[Node], target: Target | None = None,
     def made(form: Form, reason: str = "") -> list[Step]:
         return _steps(outputs, target, strict, form, reason)
 
-    # A thread of its own for each block of an attention would leave a device of threads idle.
-    most = Form.NO_ATTENTION if target is not None and target.style == SIMT else Form.ALL
     return attempt(
-        lambda: made(most),
+        lambda: made(Form.ALL),
         lambda first: attempt(lambda: made(Form.NO_ATTENTION, first),
                               lambda _: made(Form.ALONE, first), strict), strict)
 
@@ -114,7 +115,8 @@ def kernelize_alone(outputs: Sequence[Node], target: Target | None = None) -> li
 def _steps(outputs: Sequence[Node], target: Target | None, strict: bool, form: Form,
            reason: str) -> list[Step]:  # fmt: skip
     """Return the launches of a graph whose values share kernels as far as a form allows it."""
-    fusion = fuse([nd.base(o) for o in outputs if not is_leaf(o)], form)
+    suits = None if target is None or target.style != SIMT else partial(_suits, target)
+    fusion = fuse([nd.base(o) for o in outputs if not is_leaf(o)], form, suits)
     if strict:
         verify_evaluations(fusion)
     wanted = {nd.base(o) for o in outputs}
@@ -143,6 +145,15 @@ def _steps(outputs: Sequence[Node], target: Target | None, strict: bool, form: F
         steps.append(Step(lowered.kernel, inputs, tuple(stored), lowered.scratch, checks,
                           tuple(group.why), took).verify())
     return steps
+
+
+def _suits(target: Target, match: Attention, with_gradients: bool) -> str:
+    """Return why a device of threads has no kernel for an attention, an empty text if it has."""
+    if with_gradients:
+        return "its gradients are products and a softmax on a device of threads"
+    if block_of(match, target) is None:
+        return "no block of its queries fits the memory of a group"
+    return ""
 
 
 def _key(group: Group, fusion: Fusion,

@@ -30,6 +30,7 @@ from weft.ir.stmt import (
     rhs,
 )
 from weft.kernelize.attention.attention_gradient_nest import Gradients
+from weft.kernelize.attention.attention_groups import GroupSoftmax
 from weft.kernelize.attention.attention_matrix import MatrixSoftmax, suits
 from weft.kernelize.attention.attention_nest import Nest
 from weft.kernelize.attention.attention_softmax import Softmax
@@ -52,7 +53,7 @@ from weft.kernelize.windows.padding_elimination import eliminate_padding
 from weft.kernelize.windows.phase_split import split_phases
 from weft.kernelize.windows.tap_interchange import interchange_taps
 from weft.schedule.loops.search import prefer
-from weft.target import CostModel, Target
+from weft.target import SIMT, CostModel, Target
 
 COLUMN_LANES: Final = 16  # columns that are reduced side by side
 
@@ -92,6 +93,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     stored = {n: Memory(f"out{i}", n.dtype, _sizes(n.shape)) for i, n in enumerate(outputs)}
     scratch: tuple[Memory, ...] = ()
     tiled = plain = False
+    splits = True
     if group.kind == "scan":
         em = lower_scan(group.members[0], sources, stored, target)
     elif group.kind == "sort":
@@ -103,7 +105,8 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     elif group.kind == "launch":
         em, scratch = lower_launch(group.members[0], sources, stored)
     elif group.kind == "attention":
-        em, scratch, tiled = _attention(group, fusion, sources, stored, target)
+        nest = _attention(group, fusion, sources, stored, target)
+        em, scratch, tiled, splits = nest.run(), nest.scratch, nest.tiled, nest.splits
     else:
         costs = CostModel() if target is None else target.costs
         em, plain = _Nest(group, fusion, sources, stored, costs).run(), True
@@ -125,7 +128,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     if group.kind in ("contraction", "rowwise"):
         for cut in CUTS:
             kernel = _rewritten(kernel, cut, strict)
-    kernel = _rewritten(kernel, lambda k: tidy(k, tiled), strict)
+    kernel = _rewritten(kernel, lambda k: tidy(k, tiled, splits), strict)
     return Lowered(kernel, inputs, tuple(outputs), scratch, tuple(em.checks), tuple(group.why))
 
 
@@ -186,19 +189,17 @@ def _flops(group: Group, fusion: Fusion) -> int:
 
 
 def _attention(group: Group, fusion: Fusion, sources: dict[Node, Memory],
-               stored: dict[Node, Memory],
-               target: Target | None) -> tuple[Emitter, tuple[Memory, ...], bool]:
-    """Return the nest of an attention, what it needs besides, and whether it comes in tiles."""
+               stored: dict[Node, Memory], target: Target | None) -> Nest:
+    """Return the nest of an attention or of gradients of one."""
     found = fusion.attention
     parts = [found.parts[m] for m in group.members if m in found.parts]
-    nest: Nest
     if parts:
-        nest = Gradients(parts, group, sources, stored, target)
-    else:
-        match = next(found.outputs[m] for m in group.members if m in found.outputs)
-        kind = MatrixSoftmax if suits(match, sources, target) else Softmax
-        nest = kind(match, group, sources, stored, target)
-    return nest.run(), nest.scratch, isinstance(nest, MatrixSoftmax)
+        return Gradients(parts, group, sources, stored, target)
+    match = next(found.outputs[m] for m in group.members if m in found.outputs)
+    if target is not None and target.style == SIMT:
+        return GroupSoftmax(match, group, sources, stored, target)
+    kind = MatrixSoftmax if suits(match, sources, target) else Softmax
+    return kind(match, group, sources, stored, target)
 
 
 def _traffic(inputs: Sequence[Node], outputs: Sequence[Node]) -> int:

@@ -88,6 +88,7 @@ def _is_narrow(node: Node, sources: dict[Node, Memory]) -> bool:
 class MatrixSoftmax(Softmax):
     """The sections of the nest, in order."""
 
+    tiled = True
     most = KEYS
     unit = PAIR
 

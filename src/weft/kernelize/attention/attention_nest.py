@@ -42,6 +42,7 @@ from weft.kernelize.attention.attention_tiles import (
     rounded,
     tile_of,
     total_of,
+    zero_outside,
 )
 from weft.kernelize.common.emit import Emitter
 from weft.kernelize.common.group import Group
@@ -69,8 +70,11 @@ class Nest(Sections, ABC):
     ----------
     scratch : tuple of Memory
         Arrays that the kernel needs besides.
+    tiled, splits : bool
+        What may not be tidied of the nest, and what must be: see `weft.kernelize.common.tidy.tidy`.
     """
 
+    tiled, splits = False, True
     unit = 1  # columns that are looked at come in multiples, as far as there are any
 
     def __init__(self, parts: Sequence[Part], group: Group, sources: dict[Node, Memory],
@@ -156,12 +160,16 @@ class Nest(Sections, ABC):
     def finish(self) -> None:
         """Emit the results of a block, and members that follow them element by element."""
         for number, part in enumerate(self.parts):
-            name = f"8_{number}"
-            lane, loops = self.lanes(name)
-            row, d = self.stand(f"row{name}", self.rows), self.stand(f"d{name}", part.channels)
-            value = self.result(number, d, lane)
-            self.store(part, self.at(part.at_out, row=row, d=d), value, self.live(name))
-            self.close([*loops, (d, part.channels)], self.row_of(lane, row, name))
+            self.write(number, part)
+
+    def write(self, number: int, part: Part) -> None:
+        """Emit a result of a block, and members that follow it element by element."""
+        name = f"8_{number}"
+        lane, loops = self.lanes(name)
+        row, d = self.stand(f"row{name}", self.rows), self.stand(f"d{name}", part.channels)
+        value = self.result(number, d, lane)
+        self.store(part, self.at(part.at_out, row=row, d=d), value, self.live(name))
+        self.close([*loops, (d, part.channels)], self.row_of(lane, row, name))
 
     def result(self, number: int, d: Expr, lane: Expr) -> Expr:
         """Emit a result."""
@@ -232,8 +240,10 @@ class Nest(Sections, ABC):
             em, height, terms = self.em, int_of(to.shape[0].attr), product.terms
             v = self.section(**{f"q1_{n}": self.block, f"e1_{n}": height, f"i1_{n}": self.rows})
             lane, term, stand = v.values()
-            mask = both(self.live(f"1_{n}"), None if height == terms else term.lt(terms))
-            value = em.value(product.rows, self.at(product.at_rows, row=stand, e=term), mask)
+            within = None if height == terms else term.lt(terms)
+            value = em.value(product.rows, self.at(product.at_rows, row=stand, e=term),
+                             both(self.live(f"1_{n}"), within))
+            value = zero_outside(value, within)
             em.emit(Store(to, (term, lane), ex.cast(value, self.dtype)))
             self.close([(lane, self.block), (term, height)], self.row_of(lane, stand, f"1_{n}"))
 

@@ -27,6 +27,7 @@ from weft.ir.stmt import Axis, Load, Memory, Reduce, Store
 from weft.kernelize.attention.attention_nest import Nest
 from weft.kernelize.attention.attention_tiles import accumulate, total_of
 from weft.kernelize.common.group import Group
+from weft.kernelize.common.indexing import Index
 from weft.kernelize.common.sizes import upper_bound
 from weft.kernelize.fusion.attention_parts import Attention, Part
 from weft.target import Target
@@ -42,13 +43,17 @@ class Softmax(Nest):
 
     def clear_sums(self) -> None:
         """Emit what maxima, sums and results begin with."""
+        self.rows_of_softmax()
+        super().clear_sums()
+        self.clear("m", self.m, float("-inf"))
+        self.clear("l", self.l)
+
+    def rows_of_softmax(self) -> None:
+        """Allocate what a block keeps of each row."""
         self.m, self.l, self.scale = (self.local(name) for name in ("m", "l", "scale"))
         self.lost = Memory("lost", self.dtype, (ex.index(self.match.channels),), "local")
         if self.reach is not None:
             self.em.alloc(self.lost)
-        super().clear_sums()
-        self.clear("m", self.m, float("-inf"))
-        self.clear("l", self.l)
 
     def values(self) -> None:
         """Emit the new maxima and sums, and the weights in place of the scores."""
@@ -69,6 +74,16 @@ class Softmax(Nest):
         em.emit(
             Reduce((Axis(j, self.count),), (accumulate(Op.MAX, top, logit, float("-inf")),), inner)
         )
+        shift, scale = self.rescaled(lane, top)
+        total = self.weigh(lane, shift)
+        old = em.fresh("old", self.dtype)
+        em.emit(Load(old, self.l, (lane,)))
+        em.emit(Store(self.l, (lane,), old * scale + total))
+        self.close(loops, mapping)
+
+    def rescaled(self, lane: Expr, top: Expr) -> tuple[Expr, Expr]:
+        """Emit the new maximum of a row; return what to subtract, and the factor of its sums."""
+        em = self.em
         before = em.fresh("before", self.dtype)
         em.emit(Load(before, self.m, (lane,)))
         after = self.let("after", ex.maximum(before, top))
@@ -78,11 +93,7 @@ class Softmax(Nest):
         em.emit(Store(self.m, (lane,), after))
         assert self.scale is not None
         em.emit(Store(self.scale, (lane,), scale))
-        total = self.weigh(lane, shift)
-        old = em.fresh("old", self.dtype)
-        em.emit(Load(old, self.l, (lane,)))
-        em.emit(Store(self.l, (lane,), old * scale + total))
-        self.close(loops, mapping)
+        return shift, scale
 
     def weigh(self, lane: Expr, shift: Expr) -> Expr:
         """Emit the weights in place of the scores, and return their sum."""
@@ -102,14 +113,14 @@ class Softmax(Nest):
     def finish(self) -> None:
         """Emit the results, and the largest score and the sum of each row for the gradients."""
         if self.reach is not None:
-            self._hidden_values()
+            self.hidden_values()
         super().finish()
         kept = [(self.stored[node], memory) for node, memory in
                 zip(self.match.softmax, (self.m, self.l), strict=True) if node in self.stored]
         if kept:
             self._rows(kept)
 
-    def _hidden_values(self) -> None:
+    def hidden_values(self) -> None:
         """Emit what a weight of 0 makes of the values behind the last visible key: 0 or NaN."""
         em, match = self.em, self.match
         d = self.section(d7=match.channels)["d7"]
@@ -126,13 +137,17 @@ class Softmax(Nest):
 
     def result(self, number: int, d: Expr, lane: Expr) -> Expr:
         """Emit a sum over the sum of its weights."""
+        return self.quotient(lane, d, self.result_at(d, lane))
+
+    def quotient(self, lane: Expr, d: Expr, place: Index, there: Expr | None = None) -> Expr:
+        """Emit the sum at a place over the sum of its weights, if the channel is `there`."""
         em = self.em
-        total = em.fresh("l", self.dtype)
+        total, whole = em.fresh("l", self.dtype), em.fresh("sum", self.dtype)
         em.emit(Load(total, self.l, (lane,)))
-        whole = super().result(number, d, lane)
+        em.emit(Load(whole, self.sums[0], place))
         if self.reach is not None:
             lost = em.fresh("lost", self.dtype)
-            em.emit(Load(lost, self.lost, (d,)))
+            em.emit(Load(lost, self.lost, (d,), there))
             whole = whole + lost
         if self.match.guarded:
             empty = total.eq(ex.const(0.0, self.dtype))

@@ -222,6 +222,14 @@ def both(a: Expr | None, b: Expr | None) -> Expr | None:
     return a & b
 
 
+def zero_outside(value: Expr, mask: Expr | None) -> Expr:
+    """Return a value that was loaded under a mask, 0 where it does not hold, as the load is."""
+    loaded = value.args[0] if value.op is Op.CAST else value
+    if mask is None or loaded.op is Op.VAR:
+        return value
+    return ex.where(mask, value, ex.const(0, value.dtype))
+
+
 def _waste(dtype: DType, target: Target | None) -> int:
     """Return how many rows one lane that waits is worth.
 
@@ -280,4 +288,4 @@ def accumulate(op: object, acc: Expr, value: Expr, start: float) -> Accumulator:
 
 
 __all__ = ["COLUMNS", "LANES", "PADDING", "ROWS", "Mapping", "Sections", "accumulate", "both",
-           "int_of", "padded", "rounded", "tile_of", "total_of"]
+           "int_of", "padded", "rounded", "tile_of", "total_of", "zero_outside"]

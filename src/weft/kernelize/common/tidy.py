@@ -38,14 +38,16 @@ NARROW_ROW: Final = 16  # ... where without it no two rows could be written at o
 Env = dict[Expr, tuple[int, int]]
 
 
-def tidy(kernel: Kernel, tiled: bool = False) -> Kernel:
+def tidy(kernel: Kernel, tiled: bool = False, splits: bool = True) -> Kernel:
     """Return an equivalent kernel with merged loops and merged memory axes.
 
-    The loops of a `tiled` one, and memories allocated in it, stay as they are.
+    The loops of a `tiled` one, and memories allocated in it, stay as they are. One that `splits`
+    has an axis for each loop over a part of a memory.
     """
     env = loop_ranges(kernel.body)
     if tiled:
-        return split_axes(merge_axes(kernel, env, True), env, True)
+        merged_axes = merge_axes(kernel, env, True)
+        return split_axes(merged_axes, env, True) if splits else merged_axes
     chains = _chains(kernel.body)
     if chains and not _scatters_rows(kernel):
         uses = _Uses(kernel, env)

@@ -12,7 +12,7 @@ kernel also keeps the largest score and the sum of exponentials of each row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from weft.ir import dtype as dt
@@ -66,7 +66,8 @@ class Found:
         self.rows: dict[Node, Node] = {}
         self.misfits: dict[Node, str] = {}
 
-    def _add(self, match: Attention, users: Mapping[Node, Sequence[Node | None]]) -> None:
+    def _add(self, match: Attention, users: Mapping[Node, Sequence[Node | None]],
+             suits: Callable[[Attention, bool], str] | None) -> None:  # fmt: skip
         scores = match.products[0]
         hidden, ends = _closure([scores.node], match, users)
         parts: dict[Node, Part] = {}
@@ -79,6 +80,9 @@ class Found:
                 raise NoFit("a product in a gradient is read elsewhere")
         if any(b in hidden for b in (match.b, *(p.b for p in parts.values()))):
             raise NoFit("the values depend on the scores")
+        reason = "" if suits is None else suits(match, bool(parts))
+        if reason:
+            raise NoFit(reason)
         mine = hidden | parts.keys() | {match.out}
         if not mine.isdisjoint((*self.inside, *self.outputs, *self.parts)):
             raise NoFit("another attention makes its scores or reads its weights")
@@ -119,8 +123,17 @@ def _closure(starts: Iterable[Node], match: Attention,
     return frozenset(hidden), list(ends)
 
 
-def find(outputs: Sequence[Node]) -> Found:
-    """Return the attentions of a graph and their gradients."""
+def find(outputs: Sequence[Node], suits: Callable[[Attention, bool], str] | None = None) -> Found:
+    """Return the attentions of a graph and their gradients.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+        The graph.
+    suits : callable, optional
+        Tells why a device has no kernel for an attention, or for it and its gradients; an empty
+        text if it has one.
+    """
     found = Found()
     users: dict[Node, list[Node | None]] = {}
     order = nd.toposort(outputs)
@@ -130,7 +143,7 @@ def find(outputs: Sequence[Node]) -> Found:
             continue
         users = users or _users(order, outputs)
         try:
-            found._add(_Match(node, *weights).run(), users)
+            found._add(_Match(node, *weights).run(), users, suits)
         except NoFit as reason:
             found.misfits[node] = f"attention in several kernels: {reason}"
     for node in found.parts:

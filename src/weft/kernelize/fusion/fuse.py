@@ -8,7 +8,7 @@ same iteration of the domain, and no third group may stand between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -23,6 +23,7 @@ from weft.kernelize.common.indexing import Index
 from weft.kernelize.common.sizes import elements
 from weft.kernelize.fusion import attention_match
 from weft.kernelize.fusion.attention_match import Found
+from weft.kernelize.fusion.attention_parts import Attention
 from weft.kernelize.fusion.domain import Domains
 from weft.kernelize.fusion.epilogue_split import split_from_products
 from weft.kernelize.fusion.grouping import Grouping
@@ -400,11 +401,13 @@ class Form(Enum):
     ALONE = "one kernel for each operation"
 
 
-def fuse(outputs: Sequence[Node], form: Form = Form.ALL) -> Fusion:
+def fuse(outputs: Sequence[Node], form: Form = Form.ALL,
+         suits: Callable[[Attention, bool], str] | None = None) -> Fusion:  # fmt: skip
     """Return the kernels of a graph.
 
     An expensive value that several kernels would compute again is stored, what a product would
-    compute better elsewhere leaves it, and the graph is cut once more with that knowledge.
+    compute better elsewhere leaves it, and the graph is cut once more with that knowledge. What
+    `suits` says of attentions: see `weft.kernelize.fusion.attention_match.find`.
     """
     if form is Form.ALONE:
         order = nd.toposort(outputs)
@@ -413,7 +416,7 @@ def fuse(outputs: Sequence[Node], form: Form = Form.ALL) -> Fusion:
                  and (n.op.is_elementwise or n.op in cost.ANCHORS)]
         costs = Costs(outputs, dict.fromkeys(alone, "cut: computed alone"))
         return Fusion(costs, Found(), Domains())
-    found = attention_match.find(outputs) if form is Form.ALL else Found()
+    found = attention_match.find(outputs, suits) if form is Form.ALL else Found()
     extra = dict.fromkeys((*found.outputs, *found.parts, *found.rows), "attention")
     first = dict.fromkeys(found.rows.values())  # what they keep is known before it is read
     left, domains = _NONE, Domains()

@@ -14,6 +14,7 @@ once, by whole transfers. What is read across the order in which it is written i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -32,6 +33,7 @@ from weft.strategies.common.nest import (
     product,
     strides,
 )
+from weft.strategies.threads.attention import schedule_attention
 from weft.strategies.threads.contraction import schedule_contraction
 from weft.strategies.threads.sharing import deal_out, deal_out_sum, keep_rows
 from weft.strategies.threads.transposed import schedule_transposed
@@ -63,7 +65,7 @@ def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = 
     plan = Plan(kernel, target, threads)
     for stmt in kernel.body:
         if isinstance(stmt, For) and stmt.kind == st.SERIAL:
-            if why or not _contracts(plan, stmt):
+            if why or not (_attends(plan, stmt) or _contracts(plan, stmt)):
                 _share(plan, stmt)
         elif isinstance(stmt, Reduce):
             _share_sum(plan, stmt)
@@ -72,11 +74,21 @@ def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = 
     return made.replace(meta=made.meta.replace(hints=(*kernel.meta.hints, ("why", reasons))))
 
 
+def _attends(plan: Plan, loop: For) -> bool:
+    """Schedule a nest as an attention; whether it is one."""
+    return plan.kernel.meta.kind == "attention" and _attempt(plan, schedule_attention, loop)
+
+
 def _contracts(plan: Plan, loop: For) -> bool:
     """Schedule a nest as a contraction; whether it is one."""
+    return _attempt(plan, schedule_contraction, loop)
+
+
+def _attempt(plan: Plan, strategy: Callable[[Plan, str], bool], loop: For) -> bool:
+    """Schedule a nest by a strategy; whether it fits, and the plan is as it was if not."""
     saved = plan.schedule.mark()
     try:
-        if schedule_contraction(plan, loop.var.attr):
+        if strategy(plan, loop.var.attr):
             return True
     except ScheduleError as error:
         plan.why.append(f"not {error.operation}: {error.found}")

@@ -18,14 +18,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from weft.errors import ScheduleError
-from weft.ir import traverse
-from weft.ir.stmt import Axis, For, Load, Memory
+from weft.ir.stmt import Axis, For, Load
 from weft.schedule.analysis.subscripts import Space, accesses
 from weft.strategies.common.aliased_operands import separate_aliases
-from weft.strategies.common.contraction_pattern import Pattern, loop_names, loops_since, match
-from weft.strategies.common.nest import Cost, Plan, flat_stride, loop_of, product, size_of
-from weft.strategies.threads.sharing import deal_out, fuse_all
+from weft.strategies.common.contraction_pattern import Pattern, match
+from weft.strategies.common.nest import Cost, Plan, flat_stride, product, size_of
+from weft.strategies.threads.sharing import BANKS, copy_block
 from weft.target import Target
 
 __all__ = ["schedule_contraction"]
@@ -35,7 +33,6 @@ _SIDES: Final = (16, 8)  # threads along a side of a group
 _TILES: Final = (1, 2, 4, 8)  # results along a side of a thread's tile
 _STEPS: Final = (16, 8, 4)  # terms that a group copies at once
 _LEAST: Final = 16  # rows, columns and terms from which on blocks pay
-_BANKS: Final = 32  # words that a memory of groups gives at once
 _BYTE_COST: Final = 4  # multiply-adds in whose time a byte comes from memory
 
 
@@ -123,7 +120,7 @@ def _blocks(target: Target, itemsize: int) -> list[_Block]:
         for wide in reversed(_TILES):
             rows, columns = side * tall, side * wide
             for terms in _STEPS:
-                nbytes = (rows + columns + 2 * _BANKS // terms) * terms * itemsize
+                nbytes = (rows + columns + 2 * BANKS // terms) * terms * itemsize
                 if side and 2 * nbytes <= target.shared_bytes:
                     found.append(_Block(rows, columns, tall, wide, terms))
                     break
@@ -150,30 +147,9 @@ def _apply(plan: Plan, pattern: Pattern, row: For, column: For, axis: Axis, bloc
     schedule.decompose_reduction(name, threads[0], scope="local")
     schedule.reorder(*threads, f"{k}.i", *tile)
     for memory in operands:
-        _copy(plan, memory, f"{k}.o", block)
+        copy_block(plan, memory, f"{k}.o", block.terms, block.threads)
     for suffix in (".z", "", ".f"):
         schedule.bind(*[f"{t}{suffix}" for t in threads])
         for loop in tile:
             schedule.unroll(f"{loop}{suffix}")
     schedule.parallel(*outer)
-
-
-def _copy(plan: Plan, memory: Memory, loop: str, block: _Block) -> None:
-    """Copy what a group reads of an operand in a step, in the order in which it lies in memory."""
-    before = loop_names(plan)
-    terms, rest = _dimensions(plan, memory, loop, f"{loop.removesuffix('.o')}.i")
-    turned = bool(terms) and bool(rest) and max(terms) > max(rest)
-    skew = max(_BANKS // block.terms, 1) if turned else 0
-    plan.schedule.window(memory.name, loop, (*terms, *rest), skew)
-    deal_out(plan, fuse_all(plan, loops_since(plan, before)), block.threads)
-
-
-def _dimensions(plan: Plan, memory: Memory, loop: str, term: str) -> tuple[list[int], list[int]]:
-    """Return the dimensions of a memory along which terms lie, and the others."""
-    load = next((s for s in traverse.walk(loop_of(plan, loop).body)
-                 if isinstance(s, Load) and s.memory is memory), None)  # fmt: skip
-    if load is None:
-        raise ScheduleError(f"copy of {memory.name}", found="no load in a step", expected="one")
-    space, var = Space(plan.kernel), loop_of(plan, term).var
-    terms = [d for d, i in enumerate(load.index) if space.stride(i, var)]
-    return terms, [d for d in range(len(load.index)) if d not in terms]
