@@ -169,8 +169,8 @@ def test_short_loops_in_long_ones_vanish_where_a_driver_ends_them():
 
 
 @pytest.mark.parametrize(("inst", "found"), [
-    (li.CallInst((), "exit", ()), "CallInst"),
-    (li.ClockInst(Value("t", 0, dt.int64)), "ClockInst"),
+    (li.CallInst((), "exit", ()), "a call of the function exit"),
+    (li.ClockInst(Value("t", 0, dt.int64)), "a clock"),
     (li.Loop(Value("i", 1, dt.int64), Value("n", 2, dt.int64), li.PARALLEL), "parallel"),
 ])  # fmt: skip
 def test_what_the_language_lacks_is_refused(inst, found):
