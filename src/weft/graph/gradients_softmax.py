@@ -25,7 +25,7 @@ _SHIFTS: Final = frozenset({Op.EXPAND, Op.RESHAPE, Op.DETACH})
 _FEW_CHANNELS: Final = 32
 _FEW_KEYS, _FEW_MASKED = 256, 64
 _FEW_SCORES: Final = 1 << 20
-_STEPS: Final = 16  # nodes between the weights and the contraction
+_STEPS: Final = 32  # nodes between the weights and the contraction
 
 
 class Softmax(Record):
@@ -41,33 +41,42 @@ def match(node: Node) -> Softmax | None:
     """Return the softmax that a quotient is, or None."""
     if node.op is not Op.DIV:
         return None
-    exp, total = map(definition, node.args)
+    inside: list[Node] = []
+    exp, total = (_below(a, inside) for a in node.args)
     if exp.op is not Op.EXP:
         return None
-    inside = [exp, total]
     base = total
     while base.op is Op.EXPAND or base.op is Op.RESHAPE or _is_guard(base, 1.0):
-        base = definition(base.args[2 if base.op is Op.WHERE else 0])
-        inside.append(base)
+        base = _below(base.args[2 if base.op is Op.WHERE else 0], inside)
     if base.op is not Op.REDUCE or base.attr.kind != "sum" or (
-        definition(base.args[0]) is not exp or len(base.attr.axes) != 1
+        _below(base.args[0], inside) is not exp or len(base.attr.axes) != 1
         or not _along(total, base.attr.axes[0])
     ):
         return None
-    axis, operand = base.attr.axes[0], definition(exp.args[0])
-    if operand.op is Op.SUB and _is_maximum(operand.args[1], operand.args[0], axis):
-        inside.append(operand)
-        operand = definition(operand.args[0])
+    axis, operand, passed = base.attr.axes[0], definition(exp.args[0]), list(inside)
+    shifted = _below(operand, passed)
+    if shifted.op is Op.SUB and _is_maximum(shifted.args[1], shifted.args[0], axis, passed):
+        inside, operand = passed, definition(shifted.args[0])
     return Softmax(node, operand, axis, frozenset(inside))
 
 
-def _is_maximum(shift: Node, x: Node, axis: int) -> bool:
-    """Whether `shift` is the largest element of `x` along the axis."""
-    base = shift
+def _below(node: Node, passed: list[Node]) -> Node:
+    """Return an operand, whichever view shows it; append it, and what shows it, to `passed`."""
+    node = definition(node)
+    passed.append(node)
+    while node.attr is nd.OWN:
+        node = definition(node.args[0])
+        passed.append(node)
+    return node
+
+
+def _is_maximum(shift: Node, x: Node, axis: int, passed: list[Node]) -> bool:
+    """Whether `shift` is the largest element of `x` along the axis; append what it is made by."""
+    base = shift = _below(shift, passed)
     while base.op in _SHIFTS or _is_guard(base, 0.0):
-        base = definition(base.args[2 if base.op is Op.WHERE else 0])
+        base = _below(base.args[2 if base.op is Op.WHERE else 0], passed)
     return (_along(shift, axis) and base.op is Op.REDUCE and base.attr.kind == "max"
-            and definition(base.args[0]) is definition(x) and base.attr.axes == (axis,))
+            and _below(base.args[0], []) is _below(x, []) and base.attr.axes == (axis,))
 
 
 def _along(node: Node, axis: int) -> bool:
@@ -185,6 +194,8 @@ def _follow(user: Node, node: Node,
             labels: tuple[int | None, ...]) -> tuple[int | None, ...] | None:  # fmt: skip
     """Return the labels of the axes of a user that is linear in the node, else None."""
     op = user.op
+    if user.attr is nd.OWN:
+        return labels
     if op is Op.PERMUTE:
         return tuple(labels[a] for a in user.attr)
     if op is Op.EXPAND:
