@@ -102,6 +102,7 @@ def main():
     for name in options.devices:
         began = time.monotonic()
         weft.set_default_device(name)
+        name = context(name).name
         errors, wrong = measure(name, np.random.default_rng(options.seed), options.seconds)
         device_records.note(name, errors=errors)
         failed += wrong

@@ -33,10 +33,12 @@ def load():
 
 
 def note(name, **found):
-    """Record a device of this machine, and what was found about it."""
+    """Record a device of this machine, and what was found about it with the driver of today."""
     records = load()
     driver, facts = reported(name)
     record = records.setdefault(name, {})
+    if (record.get("driver"), record.get("facts")) != (driver, facts):
+        record.clear()
     record |= {"driver": driver, "facts": facts}
     for what, value in found.items():
         record[what] = value

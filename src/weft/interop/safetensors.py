@@ -120,21 +120,23 @@ def _whole(values: Any) -> bool:
 
 def _entry(name: str, entry: Any) -> Entry:
     """Return the description of one tensor, checked by itself."""
-    shown = f"the entry {name!r:.60}: {entry!r:.120}"
+    def refuse(expected: str) -> NoReturn:
+        _refuse(f"the entry {name!r:.60}: {entry!r:.120}", expected)
+
     if not isinstance(entry, dict) or not entry.keys() >= {"dtype", "shape", "data_offsets"}:
-        _refuse(shown, "dtype, shape and data_offsets")
+        refuse("dtype, shape and data_offsets")
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not _whole(shape) or not _whole(offsets) or len(offsets) != 2:
-        _refuse(shown, "a shape and two data_offsets of whole numbers, none below 0")
+        refuse("a shape and two data_offsets of whole numbers, none below 0")
     if kind in _OTHERS:
         raise DTypeError("load", found=f"{name!r:.60} of {kind}", expected=", ".join(NAMES),
                          hint="convert it with the library that wrote it")
     if not isinstance(kind, str) or kind not in NAMES:
-        _refuse(shown, "a dtype among " + ", ".join(NAMES))
+        refuse("a dtype among " + ", ".join(NAMES))
     dtype = NAMES[kind]
     start, end = offsets
     if not can_be_addressed(shape, dtype.itemsize):
-        _refuse(shown, f"at most {_MOST_AXES} axes, and sizes that can be addressed")
+        refuse(f"at most {_MOST_AXES} axes, and sizes that can be addressed")
     if end - start != math.prod(shape) * dtype.itemsize:
         _refuse(f"{name!r:.60} in {end - start} bytes",
                 f"{math.prod(shape) * dtype.itemsize} bytes for {dtype.name}{shape}")

@@ -262,7 +262,6 @@ _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
 serials: Final = itertools.count(1)  # of nodes that stand for one tensor's value alone
-_claims: Final[dict[int, int]] = {}  # serials for nodes that become a tensor's record right now
 OWN: Final = "own"  # the attribute of a DETACH whose gradient goes to its operand (see `own`)
 
 
@@ -308,16 +307,10 @@ def own(node: Node) -> Node:
     What one tensor recorded is no other's, although both computed the same: each has a gradient,
     and hooks, of its own. Passes over values make the one node of equal parts of it again.
     """
-    number = next(serials)
-    if not (node.used or node.serial or not node.args or node.op is _RESHAPE) and (
-            _claims.setdefault(id(node), number) == number):  # no other thread is about to take it
-        free = not node.serial
-        if free:
-            node.serial = number
-        _claims.pop(id(node), None)
-        if free:
-            return node
-    return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, number)
+    if node.used or node.serial or not node.args or node.op is _RESHAPE:  # or of a leaf
+        return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, next(serials))
+    node.serial = next(serials)
+    return node
 
 
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:

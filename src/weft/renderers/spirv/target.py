@@ -49,7 +49,7 @@ def vulkan_target(host: Target, facts: Mapping[str, Any]) -> Target:
         features.append(f"+{ITERATIONS}{int(facts['loopIterations'])}")
     most = int(facts.get("maxComputeWorkGroupInvocations") or _ITEMS)
     return host.replace(
-        style=SIMT, group_items=min(_ITEMS, most),
+        style=SIMT, group_items=min(_ITEMS, most), max_items=min(host.max_items, most),
         shared_bytes=int(facts.get("maxComputeSharedMemorySize") or 0), name="vulkan",
         arch="vulkan", cpu="", features=tuple(sorted(features)), vector_bytes=4,
         operations=native_operations(floats), native_conversions=frozenset(),

@@ -24,7 +24,7 @@ from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.pending import note_losses
 from weft.tensors.core.tensor_value import leaves
 from weft.tensors.core.thread_state import state
-from weft.tensors.core.views import recorded_of
+from weft.tensors.core.views import part_of, recorded_of
 from weft.tensors.core.write_lock import changing
 
 # The first two are loaded when they are named.
@@ -284,10 +284,7 @@ def _wanted_nodes(tensor: TensorCore, reachable: Mapping[Node, TensorCore]) -> l
         wanted = {base if base.op is Op.BUFFER else node: None}
         wanted.update((n, None) for n, owner in reachable.items() if owner is tensor)
     elif tensor._base is not None:
-        value = recorded_of(tensor._base._value())
-        for step in tensor._path:
-            value = step.read(value)
-        wanted[recorded_of(value)] = None
+        wanted[recorded_of(part_of(recorded_of(tensor._base._value()), tensor._path))] = None
     return list(wanted)
 
 

@@ -136,12 +136,15 @@ class TensorValue:
             known = self._node if capture is None else None
             if (known is None or self._version != base._version
                     or base._shared is not None):  # its owner may have written to the memory
-                version, known = base._version, base._value()
+                version, value = base._version, base._value()
                 self._follow()
+                known, recorded = value, views.recorded_of(value)
                 for step in self._path:
                     known = step.read(known)
                     if type(step) is views.Detach and step.leaf is not None:
                         leaves[known] = step.leaf
+                if recorded is not value and self._requires_grad and not self._is_leaf:
+                    known = infer.overwritten(known, views.part_of(recorded, self._path))
                 known.used = True
                 if capture is None:  # which keeps what it finds to itself
                     self._buffer, self._node, self._version = None, known, version
@@ -188,20 +191,12 @@ class TensorValue:
         node = self._value()
         return views.detached(node) if self._requires_grad and not state.grad else node
 
-    def _own_step(self) -> int:
-        """Return how many steps of the path lead to its own place in the autograd graph."""
-        path = self._path
-        for i in range(len(path), 0, -1):
-            if type(path[i - 1]) is views.Detach:
-                return i
-        return 0
-
     def _follow(self) -> None:
         """Take part in the autograd history of what this is a view of."""
         base = self._base
         if base is None:
             return
-        at = self._own_step()
+        at = views.own_place(self._path)
         step = cast(views.Detach, self._path[at - 1]) if at else None
         tracked = base._requires_grad if step is None else step.is_tracked
         if tracked is self._requires_grad or (
@@ -222,7 +217,8 @@ class TensorValue:
         change, and gradients stay those of what was recorded before. The value was computed from
         `sources`; with `replaces` it does not depend on the old one, whose gradient is zeros then.
         """
-        base, path, at = self if self._base is None else self._base, self._path, self._own_step()
+        base, path = self if self._base is None else self._base, self._path
+        at = views.own_place(path)
         own = cast(views.Detach, path[at - 1]) if at else None
         tracked = base._requires_grad if own is None else own.is_tracked
         leaf = tracked and (base._is_leaf if own is None else own.leaf is not None)

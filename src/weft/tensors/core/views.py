@@ -26,7 +26,7 @@ from weft.tensors.core.thread_state import state
 
 __all__ = ["Bits", "Detach", "Diagonal", "Expand", "Own", "Permute", "Picked", "Reshape", "Slice",
            "Step", "Strided", "Windows", "detached", "fixed", "flat_leaf", "moves",
-           "recorded_of"]  # fmt: skip
+           "own_place", "part_of", "recorded_of"]  # fmt: skip
 
 
 def flat_leaf(node: Node) -> Node:
@@ -171,6 +171,21 @@ class Own(_Same):
     def read(self, base: Node) -> Node:
         """Return the array with a place of its own in the autograd graph."""
         return nd.make(Op.DETACH, base.dtype, base.shape, (base,), nd.OWN, self._number)
+
+
+def part_of(base: Node, path: Iterable[Step]) -> Node:
+    """Return what a path shows of a base."""
+    for step in path:
+        base = step.read(base)
+    return base
+
+
+def own_place(path: tuple[Step, ...]) -> int:
+    """Return how many steps of a path lead to its own place in the autograd graph."""
+    for i in range(len(path), 0, -1):
+        if type(path[i - 1]) is Detach:
+            return i
+    return 0
 
 
 def moves(path: Iterable[Step]) -> list[Step]:

@@ -40,6 +40,7 @@ def opencl_target(host: Target, facts: Mapping[str, Any], threads: bool = False)
     return host.replace(
         style=SIMT if simt else VECTOR,
         group_items=min(_ITEMS, int(facts.get("max_threads") or _ITEMS)),
+        max_items=min(host.max_items, int(facts.get("max_threads") or host.max_items)),
         shared_bytes=int(facts.get("local_bytes") or 0),
         name="opencl", arch="opencl", cpu="", features=tuple(sorted(features)),
         vector_bytes=min(host.vector_bytes, 64) if facts.get("is_cpu") else 16,
