@@ -175,3 +175,12 @@ def _verify_levels():
     from weft.driver import pipeline
 
     pipeline.verifying = True
+
+
+@pytest.fixture(autouse=True)
+def _nothing_waits():
+    """Let no test compute what another one, whose tensors still live, has left waiting."""
+    from weft.tensors.core import pending
+
+    pending.take_state()
+    pending.take_losses()
