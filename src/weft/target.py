@@ -12,8 +12,9 @@ from weft.ir.record import Record
 from weft.ir.stmt import ORDERS, SCOPES
 from weft.store.digest import blake2b
 
-__all__ = ["ARRAY_BYTES", "ASSUMED", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED",
-           "SIMT", "STACK_BYTES", "VECTOR", "CostModel", "Target", "native_operations"]
+__all__ = ["ARRAY_BYTES", "ASSUMED", "BANKS", "BYTE_COST", "COPY_STEPS", "FLAG_BYTES",
+           "GROUP_SIDES", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED", "SIMT",
+           "STACK_BYTES", "THREAD_TILES", "VECTOR", "CostModel", "Target", "native_operations"]
 
 REPORTED: Final = "reported"  # by the driver, the operating system or the processor
 MEASURED: Final = "measured"  # by us
@@ -24,6 +25,13 @@ ARRAY_BYTES: Final = 512 << 10  # of one private array
 PRIVATE_BYTES: Final = 1 << 20  # of all private arrays of one function
 LARGE_BYTES: Final = 12 << 20  # of all, where large panels are worth as much
 STACK_BYTES: Final = 64 << 10  # of them on a stack; threads of other programs may have 128 KiB
+# What kernels of groups of threads count on, whatever the device.
+BANKS: Final = 32  # words that a memory of groups gives at once
+GROUP_SIDES: Final = (16, 8)  # threads along a side of a group
+THREAD_TILES: Final = (1, 2, 4, 8)  # results along a side of a thread's tile
+COPY_STEPS: Final = (16, 8, 4)  # terms that a group copies at once
+FLAG_BYTES: Final = 512  # of a group's memory, left for flags
+BYTE_COST: Final = 4  # multiply-adds in whose time a byte comes from memory
 
 
 class CostModel(Record):

@@ -113,7 +113,7 @@ def gradient_operands(node: Node) -> tuple[Node, ...]:
 
 
 def recorded_nodes(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that the attribute of a DETACH names: what was recorded beside the value."""
+    """Return the nodes that the attribute of a DETACH names: what was recorded of its value."""
     attr = node.attr
     if type(attr) is History:
         return (attr.node,)

@@ -2,8 +2,8 @@
 
 Atomic operations and fences of an order, atomic operations of a type, addresses, clocks and calls:
 a kernel that asks for one that is not there is refused before it is launched, with the device, the
-primitive and its line. The statements of loop level and the instructions of kernel level are told
-alike, because the line is known of the one, and whether a value is asked for of the other.
+primitive and its line. The statements of loop level and the instructions of kernel level are
+treated alike, because the line is known of the one, and whether a value is asked for of the other.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def refuse(target: Target, s: Primitive, asked: bool = False,
     UnsupportedError
         If the target lacks it, with the line `where`.
     """
-    if told := lacking(target, s, asked):
-        error = UnsupportedError(target.name, found=told[0], expected=told[1], where=where)
+    if missing := lacking(target, s, asked):
+        error = UnsupportedError(target.name, found=missing[0], expected=missing[1], where=where)
         error.line = where
         raise error
 

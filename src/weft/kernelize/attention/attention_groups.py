@@ -29,7 +29,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import Op
-from weft.ir.stmt import Axis, Load, Memory, Reduce, Store
+from weft.ir.stmt import Accumulator, Axis, Load, Memory, Reduce, Store
 from weft.kernelize.attention.attention_softmax import Softmax
 from weft.kernelize.attention.attention_tiles import (
     accumulate,
@@ -41,17 +41,19 @@ from weft.kernelize.attention.attention_tiles import (
 from weft.kernelize.common.group import Group
 from weft.kernelize.common.sizes import elements, upper_bound
 from weft.kernelize.fusion.attention_parts import Attention, Part
-from weft.target import Target
+from weft.target import (
+    BANKS,
+    BYTE_COST,
+    COPY_STEPS,
+    FLAG_BYTES,
+    GROUP_SIDES,
+    THREAD_TILES,
+    Target,
+)
 
 __all__ = ["GroupSoftmax", "block_of"]
 
-_SIDES: Final = (16, 8)  # threads along a side of a group
-_TILES: Final = (1, 2, 4, 8)  # queries, and keys, of a thread
-_STEPS: Final = (16, 8, 4)  # terms, and keys, that a group copies at once
-_BANKS: Final = 32  # words that a memory of groups gives at once
 _REGISTERS: Final = 128  # words of the tiles of a thread
-_KEPT: Final = 512  # bytes of a group's memory that are left for flags
-_BYTE_COST: Final = 4  # multiply-adds in whose time a byte comes from memory
 _WEIGHT_COST: Final = 16  # the same of a weight
 _BARRIER_COST: Final = 1024  # the same of a barrier of a group
 
@@ -74,16 +76,16 @@ class Block(NamedTuple):
     @property
     def shares(self) -> int:
         """How many threads share the keys of a query between them."""
-        return min(max(self.side * self.side // self.rows, 1), self.keys)
+        return self.side // self.tall
 
 
 def block_of(match: Attention, target: Target) -> Block | None:
     """Return the block that takes the least time, None if no memory of groups holds one."""
     keys, rows = upper_bound(match.columns), upper_bound(match.rows)
     heads = max(elements(match.out.shape) // (match.channels * max(rows, 1)), 1)
-    for side in (n for n in _SIDES if n * n <= target.max_items):
+    for side in (n for n in GROUP_SIDES if n * n <= target.max_items):
         best: tuple[int, Block] | None = None
-        for block in (Block(side, tall, span) for tall in _TILES for span in _TILES):
+        for block in (Block(side, tall, span) for tall in THREAD_TILES for span in THREAD_TILES):
             step = _step(block, match, target)
             if step is None:
                 continue
@@ -97,9 +99,9 @@ def block_of(match: Attention, target: Target) -> Block | None:
 
 
 def _step(block: Block, match: Attention, target: Target) -> int | None:
-    """Return how many terms of a block fit beside what a group keeps; None if nothing does."""
+    """Return how many terms of a block fit into the memory that is left; None if none do."""
     scores, size = match.products[0], match.out.dtype.itemsize
-    skew = _BANKS // block.side
+    skew = BANKS // block.side
     deep = -(-match.channels // block.side)
     if block.tall * (deep + max(deep, block.span)) * size > 4 * _REGISTERS:
         return None
@@ -107,9 +109,9 @@ def _step(block: Block, match: Attention, target: Target) -> int | None:
             + 5 * block.rows + 2 * block.shares * (block.rows + skew))
     if match.reach is not None:
         kept += 2 * match.channels + block.side**2
-    room = target.shared_bytes - _KEPT - kept * size
-    for step in _STEPS:
-        pitch = block.keys + max(_BANKS // step, 1)
+    room = target.shared_bytes - FLAG_BYTES - kept * size
+    for step in COPY_STEPS:
+        pitch = block.keys + max(BANKS // step, 1)
         if step * (pitch + deep * block.side) * size <= room:
             return step
     return None
@@ -122,7 +124,7 @@ def _time(block: Block, match: Attention, step: int) -> int:
     products = block.tall * (block.span * terms + deep * keys)
     reads = (block.tall + block.span) * terms + (block.tall + deep) * keys
     weights = block.rows * keys * _WEIGHT_COST
-    copies = keys * (terms + match.channels) * size * _BYTE_COST
+    copies = keys * (terms + match.channels) * size * BYTE_COST
     barriers = 2 * (-(-terms // step) + -(-keys // step)) + 3
     return block.side**2 * (products + reads) + weights + copies + barriers * _BARRIER_COST
 
@@ -244,15 +246,21 @@ class GroupSoftmax(Softmax):
         em.emit(Store(self.part_top, (p, lane), top))
         self.close(loops, {})
 
+    def _combine(self, name: str, parts: Memory, lane: Expr, read: Expr,
+                 combined: Accumulator) -> None:  # fmt: skip
+        """Emit what the parts of a query, one of each share of its keys, make together."""
+        em = self.em
+        em.open()
+        p = em.loop_var(name, self.shares)
+        em.emit(Load(read, parts, (p, lane)))
+        em.emit(Reduce((Axis(p, ex.index(self.shares)),), (combined,), em.close()))
+
     def _new_maxima(self) -> None:
         em = self.em
         lane, loops = self.lanes("b")
-        em.open()
-        p, read = em.loop_var("pb", self.shares), em.fresh("part", self.dtype)
-        em.emit(Load(read, self.part_top, (p, lane)))
-        inner, top = em.close(), self.bound("highest")
-        em.emit(Reduce((Axis(p, ex.index(self.shares)),),
-                       (accumulate(Op.MAX, top, read, float("-inf")),), inner))
+        read, top = em.fresh("part", self.dtype), self.bound("highest")
+        self._combine("pb", self.part_top, lane, read,
+                      accumulate(Op.MAX, top, read, float("-inf")))
         shift, _ = self.rescaled(lane, top)
         em.emit(Store(self.shift, (lane,), shift))
         self.close(loops, {})
@@ -309,11 +317,8 @@ class GroupSoftmax(Softmax):
         """Emit the results, and the largest score and the sum of each row for the gradients."""
         em = self.em
         lane, loops = self.lanes("d")
-        em.open()
-        p, read = em.loop_var("pd", self.shares), em.fresh("part", self.dtype)
-        em.emit(Load(read, self.share, (p, lane)))
-        inner, total = em.close(), self.bound("all")
-        em.emit(Reduce((Axis(p, ex.index(self.shares)),), (total_of(total, read),), inner))
+        read, total = em.fresh("part", self.dtype), self.bound("all")
+        self._combine("pd", self.share, lane, read, total_of(total, read))
         em.emit(Store(self.l, (lane,), total))
         self.close(loops, {})
         super().finish()

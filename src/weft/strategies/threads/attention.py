@@ -27,13 +27,12 @@ from weft.errors import ScheduleError
 from weft.ir import traverse
 from weft.ir.stmt import Alloc, Load, Reduce
 from weft.strategies.common.nest import Plan, chain_of, find, loop_of, size_of
-from weft.strategies.threads.sharing import BANKS, copy_block, deal_out, fuse_all
+from weft.strategies.threads.sharing import copy_block, deal_out, fuse_all
+from weft.target import BANKS, COPY_STEPS, FLAG_BYTES
 
 __all__ = ["schedule_attention"]
 
 _WHY: Final = "attention: blocks of {0} queries and {1} keys by groups of {2} threads"
-_STEPS: Final = (16, 8, 4)  # terms, and keys, that a group copies at once
-_KEPT: Final = 512  # bytes of a group's memory that are left for flags
 _SUMS: Final = "acc0"  # of which each thread has a row of its own
 
 
@@ -83,11 +82,14 @@ def _step(plan: Plan, block: str, keys: int) -> int:
     body = loop_of(plan, block).body
     kept = sum(size_of(s.memory.size) * s.memory.dtype.itemsize for s in traverse.walk(body)
                if isinstance(s, Alloc) and s.memory.name != _SUMS)  # fmt: skip
-    room = plan.target.shared_bytes - _KEPT - kept
+    room = plan.target.shared_bytes - FLAG_BYTES - kept
     wide = size_of(loop_of(plan, "b5").extent) * size_of(loop_of(plan, "c5").extent)
     size = max(s.memory.dtype.itemsize for s in traverse.walk(body) if isinstance(s, Load))
-    fitting = [n for n in _STEPS if n * (keys + max(BANKS // n, 1) + wide) * size <= room]
-    return next(iter(fitting), _STEPS[-1])
+    fitting = [n for n in COPY_STEPS if n * (keys + max(BANKS // n, 1) + wide) * size <= room]
+    if not fitting:
+        raise ScheduleError("attention", found=f"{max(room, 0)} bytes of a group for copies",
+                            expected="room for keys and values")
+    return fitting[0]
 
 
 def _product(plan: Plan, name: str, threads: Sequence[str], term: str, tile: Sequence[str],

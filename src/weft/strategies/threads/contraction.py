@@ -23,17 +23,13 @@ from weft.schedule.analysis.subscripts import Space, accesses
 from weft.strategies.common.aliased_operands import separate_aliases
 from weft.strategies.common.contraction_pattern import Pattern, match
 from weft.strategies.common.nest import Cost, Plan, flat_stride, product, size_of
-from weft.strategies.threads.sharing import BANKS, copy_block
-from weft.target import Target
+from weft.strategies.threads.sharing import copy_block
+from weft.target import BANKS, BYTE_COST, COPY_STEPS, GROUP_SIDES, THREAD_TILES, Target
 
 __all__ = ["schedule_contraction"]
 
 _WHY: Final = "blocks of {0}x{1} results by groups, {2}x{3} by each thread, {4} terms a step"
-_SIDES: Final = (16, 8)  # threads along a side of a group
-_TILES: Final = (1, 2, 4, 8)  # results along a side of a thread's tile
-_STEPS: Final = (16, 8, 4)  # terms that a group copies at once
 _LEAST: Final = 16  # rows, columns and terms from which on blocks pay
-_BYTE_COST: Final = 4  # multiply-adds in whose time a byte comes from memory
 
 
 class _Block(NamedTuple):
@@ -105,7 +101,7 @@ def _block(plan: Plan, pattern: Pattern, row: For, column: For) -> _Block | None
             -(-size_of(column.extent) // block.columns))  # fmt: skip
         results = block.rows * block.columns
         reads = block.threads * (block.tall + block.wide)  # of the group's memory
-        copies = (block.rows + block.columns) * itemsize * _BYTE_COST
+        copies = (block.rows + block.columns) * itemsize * BYTE_COST
         time = -(-count // max(plan.threads, 1)) * (results + reads + copies)
         if best is None or time < best[0]:
             best = time, block
@@ -114,12 +110,12 @@ def _block(plan: Plan, pattern: Pattern, row: For, column: For) -> _Block | None
 
 def _blocks(target: Target, itemsize: int) -> list[_Block]:
     """Return the blocks that a group has threads and memory for, the largest first."""
-    side = next((s for s in _SIDES if s * s <= target.max_items), 0)
+    side = next((s for s in GROUP_SIDES if s * s <= target.max_items), 0)
     found = []
-    for tall in reversed(_TILES):
-        for wide in reversed(_TILES):
+    for tall in reversed(THREAD_TILES):
+        for wide in reversed(THREAD_TILES):
             rows, columns = side * tall, side * wide
-            for terms in _STEPS:
+            for terms in COPY_STEPS:
                 nbytes = (rows + columns + 2 * BANKS // terms) * terms * itemsize
                 if side and 2 * nbytes <= target.shared_bytes:
                     found.append(_Block(rows, columns, tall, wide, terms))

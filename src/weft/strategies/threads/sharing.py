@@ -12,10 +12,10 @@ from weft.ir.stmt import Alloc, Load, Memory
 from weft.schedule.analysis.subscripts import Space
 from weft.strategies.common.contraction_pattern import loop_names, loops_since
 from weft.strategies.common.nest import Plan, loop_of, size_of
+from weft.target import BANKS
 
-__all__ = ["BANKS", "copy_block", "deal_out", "deal_out_sum", "fuse_all", "keep_rows"]
+__all__ = ["copy_block", "deal_out", "deal_out_sum", "fuse_all", "keep_rows"]
 
-BANKS: Final = 32  # words that a memory of groups gives at once
 _FEW: Final = 32  # partial results that every thread reads for itself
 _PARTIAL: Final = 32  # bytes that a thread may take for partial results
 
