@@ -73,6 +73,19 @@ def test_sizes(op, device, rng):
         check(op, got, [node], columns, device)
 
 
+@pytest.mark.parametrize("op", [Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND], ids=lambda op: op.name)
+def test_roundings(op, device, rng):
+    """Every magnitude that has a fraction, halves, and what vanishes with the sign of its zero."""
+    for d in types_of(op):
+        values = np.ldexp(rng.uniform(1, 2, 4000), rng.integers(-9, 56, 4000))
+        values[::2] = np.rint(values[::2] * 2) / 2
+        column = np.where(rng.random(4000) < 0.5, values, -values)
+        with np.errstate(over="ignore"):
+            column = column.astype(d.numpy)
+        node = el(op, device.leaf(column))
+        check(op, device.compute(node)[0], [node], [column], device)
+
+
 @pytest.mark.grid
 @pytest.mark.parametrize("d", dt.ALL, ids=lambda d: d.name)
 def test_all_sizes_of_a_type(d, device, rng):

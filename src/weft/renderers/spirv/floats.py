@@ -1,19 +1,23 @@
 """Operations on floats that no instruction of Vulkan gives as `weft.ir.op` has them.
 
 Extremes order zeros and keep NaN; the remainder is exact; a multiply-add is rounded once, also
-where the device's own is not.
+where the device's own is not. A float64 is rounded to an integer by its bits: Mesa's driver for
+processors without AVX-512 loses the sign of zeros and the fractions of large numbers.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from weft.ir.linear import Compute
+from weft.ir.op import Op, Operation
 from weft.renderers.spirv import opcodes as spv
 from weft.renderers.spirv.function import Function, Term
 from weft.renderers.spirv.integers import clz
 from weft.renderers.spirv.values import Values
 from weft.renderers.spirv.wide import Pair, Single
 
-__all__ = ["copysign", "extreme", "fmod", "mad"]
+__all__ = ["copysign", "extreme", "fmod", "mad", "rounded"]
 
 _MANTISSA = {"f32": 23, "f64": 52}
 
@@ -31,6 +35,49 @@ def copysign(f: Function, x: Term, y: Term) -> Term:
     """COPYSIGN."""
     sign = 1 << (int(x.kind[1:]) - 1)
     return ((x.bits() & (sign - 1)) | (y.bits() & sign)).bitcast(x.kind)
+
+
+# rounding to integers
+
+_ROUNDINGS: Final[dict[Operation, int]] = {
+    Op.FLOOR: spv.FLOOR, Op.CEIL: spv.CEIL, Op.TRUNC: spv.TRUNC, Op.ROUND: spv.ROUND_EVEN,
+}  # fmt: skip
+
+
+def rounded(v: Values, inst: Compute) -> Term:
+    """FLOOR, CEIL, TRUNC and ROUND, exactly and with the sign of zeros."""
+    x, op = v.term(inst.args[0]), inst.op
+    if x.kind == "f32":
+        return v.f.extended(_ROUNDINGS[op], x.kind, x)
+    callee = v.module.function(f"{op.name.lower()}_{x.kind}", x.kind, (x.kind,),
+                               lambda f, x: _rounded(f, x, op))  # fmt: skip
+    return v.f.call(callee, x)
+
+
+def _rounded(f: Function, x: Term, op: Operation) -> Term:
+    whole = _truncated(f, x)
+    if op is Op.TRUNC:
+        return whole
+    if op is Op.FLOOR:
+        return x.lt(whole).choose(whole - 1.0, whole)
+    if op is Op.CEIL:
+        return whole.lt(x).choose(whole + 1.0, whole)
+    part = f.extended(spv.F_ABS, x.kind, x - whole)  # exact
+    is_odd = whole.ne(_truncated(f, whole * 0.5) * 2.0)
+    is_away = f.const(x.kind, 0.5).lt(part) | (part.eq(0.5) & is_odd)
+    return is_away.choose(whole + copysign(f, f.const(x.kind, 1.0), x), whole)
+
+
+def _truncated(f: Function, x: Term) -> Term:
+    """Clear the bits of a float64 below one; infinities and NaN are as they are."""
+    m = _MANTISSA[x.kind]
+    raw = x.bits()
+    exponent = (raw >> m) & 0x7FF
+    count = f.const(raw.kind, 1023 + m) - exponent
+    kept = (raw >> (count & 63)) << (count & 63)
+    is_small = exponent.lt(1023)
+    found = is_small.choose(raw & (1 << 63), count.slt(1).choose(raw, kept))
+    return found.bitcast(x.kind)
 
 
 # remainder

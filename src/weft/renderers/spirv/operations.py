@@ -9,7 +9,7 @@ from weft.ir.linear import Compute
 from weft.ir.op import Op, Operation
 from weft.renderers.spirv import opcodes as spv
 from weft.renderers.spirv.conversions import bitcast, cast
-from weft.renderers.spirv.floats import copysign, extreme, fmod, mad
+from weft.renderers.spirv.floats import copysign, extreme, fmod, mad, rounded
 from weft.renderers.spirv.function import Term
 from weft.renderers.spirv.integers import absolute, counted, divided, mulhi, shl, shr
 from weft.renderers.spirv.values import Values, is_narrow, wrapped
@@ -122,10 +122,10 @@ ROWS: Final[dict[Operation, Row]] = {
     Op.NOT: _not,
     Op.ABS: _abs,
     Op.SQRT: _extended(spv.SQRT),
-    Op.FLOOR: _extended(spv.FLOOR),
-    Op.CEIL: _extended(spv.CEIL),
-    Op.TRUNC: _extended(spv.TRUNC),
-    Op.ROUND: _extended(spv.ROUND_EVEN),
+    Op.FLOOR: rounded,
+    Op.CEIL: rounded,
+    Op.TRUNC: rounded,
+    Op.ROUND: rounded,
     Op.COPYSIGN: _copysign,
     Op.MAD: mad,
     Op.POPCOUNT: counted,
