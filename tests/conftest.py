@@ -57,6 +57,11 @@ def pytest_addoption(parser):
         "--tier", choices=tiers.TIERS, default="full",
         help="fast: without slow tests, and with a tenth of each grid; full (default): everything",
     )  # fmt: skip
+    parser.addoption("--record-passed", type=Path, help="write which tests passed to this file")
+    parser.addoption(
+        "--passed", type=Path,
+        help="leave out what passed before by a file of --record-passed, of this very tree",
+    )  # fmt: skip
 
 
 def pytest_report_header(config):
@@ -80,6 +85,10 @@ def pytest_collection_modifyitems(config, items):
         deselect(config, items, tiers.left_out(items, GRID_SEED))
     else:
         deselect(config, items, tiers.left_out_of_full(items, GRID_SEED))
+    if file := config.getoption("--passed"):
+        passed = set(file.read_text().split("\n"))
+        deselect(config, items, {item for item in items
+                                 if item.nodeid in passed and "tier_rows" not in item.fixturenames})
 
 
 def pytest_collection_finish(session):
@@ -109,6 +118,15 @@ def pytest_runtest_makereport(item, call):
     report = outcome.get_result()
     if report.failed:
         report.sections.append(("random numbers", f"repeat with WEFT_TEST_SEED={SEED}"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Write which tests passed, where that is asked for: the process that reports knows all."""
+    file = session.config.getoption("--record-passed")
+    if file and not IS_WORKER:
+        found = session.config.pluginmanager.get_plugin("terminalreporter").stats.get("passed", ())
+        file.write_text("\n".join(sorted({report.nodeid for report in found})))
 
 
 def pytest_unconfigure(config):

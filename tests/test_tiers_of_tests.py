@@ -1,6 +1,8 @@
 """What the tiers of tests run: all of it in full, marks and a share of grids in fast."""
 
+import os
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -116,3 +118,18 @@ def test_the_full_tier_is_what_pytest_runs_by_itself(pytestconfig):
     assert pytestconfig.getini("testpaths") == ["tests"]
     assert next(o for o in pytestconfig._parser._anonymous.options
                 if "--tier" in o.names()).default == "full"  # fmt: skip
+
+
+def test_what_passed_is_left_out_but_for_loops_of_which_a_part_ran(tmp_path):
+    file = tmp_path / "passed"
+    names = ["test_a_module_can_be_one_grid", "test_tests_that_run_alone_take_all_rows_of_a_loop"]
+    rows = [f"{__file__}::{name}" for name in names]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+    def run(*options):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *rows]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    assert "2 passed" in run("--tier", "fast", "--record-passed", str(file))
+    assert [line.rpartition("::")[2] for line in file.read_text().split("\n")] == names
+    assert "1 passed, 1 deselected" in run("--passed", str(file))
