@@ -232,6 +232,7 @@ CALLS = {
     "few": ["x.masked_scatter(b, [1.0])"], "reduce": ["x.scatter(0, n, 1.0, reduce='mean')"],
     "putindices": ["x.clone().index_put_([0], 1.0)"], "k": ["x.topk(3)"],
     "classes": ["x.one_hot()", "n.one_hot(1)"], "capture": ["weft.jit(lambda t: t.nonzero())(x)"],
+    "lists": ["weft.zeros(1 << 58, 0).tolist()"],
     "leaf": ["weft.ones(2, requires_grad=True).zero_()"], "floatresult": ["n.clone().exp_()"],
     "setgrad": ["n.requires_grad_()", "(p * 2).requires_grad_(False)"],
     "setgradient": ["setattr(p, 'grad', x)"],

@@ -51,7 +51,7 @@ def check_shape(shape: Sequence[Dim], operation: str) -> Shape:
     DTypeError
         If a size is no integer.
     ShapeError
-        If a size is negative or the number of elements reaches 2**63.
+        If a size is negative, or there are 2**63 elements (beside a 0, 2**59: strides are bytes).
     """
     total = 1
     for dim in shape:
@@ -64,6 +64,8 @@ def check_shape(shape: Sequence[Dim], operation: str) -> Shape:
     if total >= MAX_ELEMENTS:
         raise ShapeError(operation, found=f"{tuple(shape)}, {total} elements",
                          expected="fewer than 2**63 elements")
+    if not total and math.prod([d for d in shape if d]) >= MAX_ELEMENTS >> 4:
+        raise ShapeError(operation, found=str(tuple(shape)), expected="sizes below 2**59 beside 0")
     return tuple(shape)
 
 

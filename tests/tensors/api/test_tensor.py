@@ -475,3 +475,14 @@ def test_notebooks_show_tables():
     weft.jit(lambda x: shown.append(x._repr_html_()) or x + 1)(weft.ones(3))
     assert "captured" in shown[0]
     assert "<float" not in shown[0]
+
+
+def test_empty_tensors_of_huge_sizes_are_shown_or_refused():
+    assert repr(weft.zeros(2, 0)) == "tensor([[], []], shape=(2, 0))"
+    assert repr(weft.zeros(1 << 58, 0)) == f"tensor([], shape=({1 << 58}, 0))"
+    assert weft.zeros(1 << 58, 0).softmax(1).numpy().shape == (1 << 58, 0)
+    with pytest.raises(weft.AllocationError, match="tolist: found a tensor of shape"):
+        weft.zeros(1 << 58, 0).tolist()
+    for shape in ((1 << 60, 0), (1 << 62, 4, 0), (0, 1 << 31, 1 << 31)):
+        with pytest.raises(weft.ShapeError, match="2\\*\\*59 beside 0"):
+            weft.zeros(*shape)

@@ -7,7 +7,7 @@ from typing import Any, Final, Self, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
-from weft.errors import DTypeError, ShapeError, UnsupportedError
+from weft.errors import AllocationError, DTypeError, ShapeError, UnsupportedError
 from weft.exchange import dlpack, host
 from weft.imports import importing
 from weft.ir.dtype import DType, from_text
@@ -151,7 +151,11 @@ class Tensor(Composed):
         values = self._look("tolist()")
         if self.dtype.is_float and self.dtype.bits < 32:
             values = values.astype(np.float32)
-        return values.tolist()
+        try:
+            return values.tolist()
+        except MemoryError:
+            raise AllocationError("tolist", found=f"a tensor of shape {self.shape}",
+                                  expected="lists that fit into memory") from None
 
     def cpu(self) -> Tensor:
         """Return the tensor in the memory of this process: itself, if it is there."""

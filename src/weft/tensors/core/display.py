@@ -1,5 +1,7 @@
 """The text of tensors for `print` and `repr`, with their values."""
 
+from itertools import takewhile
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from weft.ir.dtype import DType
 __all__ = ["show", "show_html"]
 
 _PREFIX = "tensor("
+_THRESHOLD = 1000  # elements from which on text is a summary
 _EDGE = 5  # elements at each end of a long axis of a table
 
 
@@ -74,8 +77,9 @@ def _cell(grid: np.ndarray[Any, Any], i: int, j: int) -> str:
 
 def _body(values: np.ndarray[Any, Any]) -> str:
     if values.size == 0:
-        return "[]" if values.ndim < 2 else str(values.tolist())
-    options: dict[str, Any] = {"separator": ", ", "threshold": 1000, "edgeitems": 3,
+        rows = prod(takewhile(bool, values.shape))  # lists that the text would have
+        return str(values.tolist()) if values.ndim > 1 and rows <= _THRESHOLD else "[]"
+    options: dict[str, Any] = {"separator": ", ", "threshold": _THRESHOLD, "edgeitems": 3,
                                "max_line_width": 100, "prefix": _PREFIX}  # fmt: skip
     if values.dtype.kind == "f":
         finite = values[np.isfinite(values)]

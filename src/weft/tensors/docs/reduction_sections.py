@@ -260,7 +260,7 @@ array([1., 2.], dtype=float32)"""),
 >>> weft.tensor([1, 2, 3]).sum().item()
 6"""),
     "tolist": ("", "list or number\n    Nested lists, or a number of a tensor without axes.",
-        "capture", """\
+        "capture lists", """\
 >>> weft.tensor([[1, 2], [3, 4]]).tolist()
 [[1, 2], [3, 4]]"""),
     "cpu": ("", "Tensor\n    Where `to_device` moves it.", "", """\

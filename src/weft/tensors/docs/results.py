@@ -124,6 +124,7 @@ RAISES: Final = {
     "classes": "DTypeError\n    If the elements are not integers.\n"
                "BoundsError\n    If an index is not one of the classes.",
     "capture": "CaptureError\n    In a function under `weft.jit`, where no values are known.",
+    "lists": "AllocationError\n    If there are more lists than there is memory.",
     "leaf": "GradientError\n    If this tensor is a leaf that requires a gradient, and gradients "
             "are recorded.",
     "floatresult": "DTypeError\n    If the elements are not floats.",
