@@ -29,7 +29,7 @@ def searches(monkeypatch):
     return SimpleNamespace(got=got, takes=takes, now=now)
 
 
-CONTEXT = SimpleNamespace(is_native=True)
+CONTEXT = SimpleNamespace(is_native=True, is_tunable=True, target=SimpleNamespace(style="vector"))
 
 
 class Nest:

@@ -333,6 +333,6 @@ BACKEND: Final = Backend(
     lambda target, pair: _of_c().renderer(target) if _is_c(pair) else renderer(target),
     lambda target, pair: _of_c().compiler(target) if _is_c(pair) else _compiler(),
     lambda ordinal, pair: _of_c().runtime(runtime()) if _is_c(pair) else runtime(),
-    is_native=True, prepare=prepare,
+    is_native=True, prepare=prepare, is_tunable=True,
     missing=lambda pair: _of_c().missing(_of_c().target(host_target())),
 )  # fmt: skip

@@ -71,6 +71,6 @@ def _renderer(target: Target, pair: str) -> OpenCLRenderer:
 BACKEND: Final = Backend(
     _FAMILY, ("c", THREADS), None, None, _target, _renderer,
     lambda target, pair: DriverCompiler("opencl c"), _DEVICES.open,
-    description="kernels in OpenCL C, built by the driver", is_asked_for=True,
+    description="kernels in OpenCL C, built by the driver", is_asked_for=True, is_tunable=True,
     probe_in_child=Probe("weft.runtimes.opencl.driver:probe", _files(), _VARIABLES),
 )  # fmt: skip

@@ -85,6 +85,8 @@ class Backend(Record):
         that hangs or crashes ends the child alone. Every driver that is a library should have it.
     computes : bool
         Whether kernels run on it. Where none do it stores values, which are copied elsewhere.
+    is_tunable : bool
+        Whether the time of its launches is what a search for schedules may go by.
     """
 
     family: str
@@ -103,6 +105,7 @@ class Backend(Record):
     interprets: bool = False
     probe_in_child: Probe | None = None
     computes: bool = True
+    is_tunable: bool = False
 
 
 class Found(Record):

@@ -85,6 +85,6 @@ def _renderer(target: Target, pair: str) -> SpirvRenderer:
 BACKEND: Final = Backend(
     _FAMILY, ("spirv",), None, None, _target, _renderer,
     lambda target, pair: DriverCompiler("spirv", _image), _DEVICES.open,
-    description="kernels in SPIR-V, compiled by the driver", is_asked_for=True,
+    description="kernels in SPIR-V, compiled by the driver", is_asked_for=True, is_tunable=True,
     probe_in_child=Probe("weft.runtimes.vulkan.driver:probe", _files(), _VARIABLES),
 )  # fmt: skip

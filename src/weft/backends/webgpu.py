@@ -58,6 +58,6 @@ def _renderer(target: Target, pair: str) -> WGSLRenderer:
 BACKEND: Final = Backend(
     _FAMILY, ("wgsl",), None, None, _target, _renderer,
     lambda target, pair: DriverCompiler("wgsl"), _DEVICES.open,
-    description="kernels in WGSL, by the package wgpu", is_asked_for=True,
+    description="kernels in WGSL, by the package wgpu", is_asked_for=True, is_tunable=True,
     probe_in_child=Probe("weft.runtimes.webgpu.driver:probe", _FILES, _VARIABLES),
 )  # fmt: skip

@@ -47,6 +47,8 @@ def tune(function: Callable[..., Any], /, *args: Any, seconds: float | None = No
     ------
     DTypeError
         If `function` cannot be called.
+    TuningError
+        If all its kernels are for devices whose launches cannot be timed.
 
     Examples
     --------

@@ -121,6 +121,12 @@ class Context:
         return self.backend.is_native and self.pair == self.backend.pairs[0]
 
     @property
+    def is_tunable(self) -> bool:
+        """Whether the time of its launches is what a search for schedules may go by."""
+        found: bool = self.backend.is_tunable
+        return found
+
+    @property
     def interprets(self) -> bool:
         """Whether kernels of threads run there in lockstep."""
         found: bool = self.backend.interprets

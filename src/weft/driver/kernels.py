@@ -243,7 +243,7 @@ def _finished(job: Code | _Job) -> Code:
 def _begun(kernel: Kernel, context: Context, tiers: bool, under_way: Mapping[str, _Job],
            resident: tuple[int, ...]) -> Code | _Job:  # fmt: skip
     """Return the code that a cache has, or a kernel lowered for the compiler."""
-    if config().tune and context.is_native and counters.active() is None:
+    if config().tune and context.is_tunable and counters.active() is None:
         for tune in tuners:
             tune(kernel, context)
     key = key_of(kernel, context)

@@ -213,6 +213,24 @@ def render(kernel: Kernel, name: str, context: Context, tier: str = FULL,
                    lambda reason: _render(kernel, name, context, tier, None, (), reason), verifying)
 
 
+def without_threads(kernel: Kernel, context: Context, plain: bool = False) -> Kernel:
+    """Return a kernel of blocks of threads as the loops that are scheduled; another as it is.
+
+    Loops of `plain` kernels are not for vectors. Targets with threads keep them.
+    """
+    if not has_threads(kernel):
+        return kernel
+    target, hints = context.target, dict(kernel.meta.hints)
+    simt = target.style == SIMT
+    vectors = not plain and not simt and hints.get("vectorizable", True)
+    lanes = target.vector_bytes // 4 if vectors else 1
+    if lanes > 1:
+        lanes = hints.get("vector_width", lanes)
+    room = Room(target.l2_bytes // _BLOCKS_OF_CACHE, context.threads) if lanes > 1 else None
+    return blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes, room,
+                           THREADS if simt else SERIAL)  # fmt: skip
+
+
 def _render(kernel: Kernel, name: str, context: Context, tier: str,
             chosen: tuple[Kernel, str] | None, resident: Sequence[int],
             failed: str = "") -> Rendered:  # fmt: skip
@@ -221,22 +239,15 @@ def _render(kernel: Kernel, name: str, context: Context, tier: str,
     target, threads = context.target, context.threads
     nest, hints = kernel, dict(kernel.meta.hints)
     plain, simt = tier != FULL or bool(failed), target.style == SIMT
-    if has_threads(kernel):
-        vectors = not plain and not simt and hints.get("vectorizable", True)
-        lanes = target.vector_bytes // 4 if vectors else 1
-        if lanes > 1:
-            lanes = hints.get("vector_width", lanes)
-        room = Room(target.l2_bytes // _BLOCKS_OF_CACHE, threads) if lanes > 1 else None
-        kind = THREADS if simt else SERIAL
-        kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes, room, kind)
+    kernel = without_threads(kernel, context, plain)
     if chosen is not None:
         scheduled = chosen[0]
-    elif simt:
+    elif simt and failed:
         with importing:
             from weft.strategies.threads.choose import choose_for_threads
 
-        scheduled = choose_for_threads(kernel, target, threads, failed)
-    elif plain:
+        scheduled = choose_for_threads(kernel, target, threads, why=failed)
+    elif plain and not simt:
         why = f"scalar code, since a schedule failed ({failed})" if failed else FIRST
         scheduled = choose_first_tier(kernel, target, threads, why)
     else:

@@ -46,9 +46,11 @@ def recorded(kernel: Kernel, record: Record, context: Context) -> tuple[Kernel, 
     with importing:
         from weft.schedule.choices import Choices
     with importing:
+        from weft.driver.pipeline import without_threads
         from weft.strategies import choose
 
-    scheduled = choose(kernel, context.target, context.threads, Choices(record.choices))
+    scheduled = choose(without_threads(kernel, context), context.target, context.threads,
+                       Choices(record.choices))  # fmt: skip
     if schedule_digest(scheduled) == record.digest and record.pipeline in PIPELINES:
         return scheduled, record.pipeline
     if debug(Debug.AUTOTUNE):

@@ -16,7 +16,7 @@ from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.choices import Choices
 from weft.strategies.common.nest import COMPUTE, Plan
 from weft.strategies.first_tier import share_out
-from weft.target import Target
+from weft.target import SIMT, Target
 
 if TYPE_CHECKING:
     from weft.strategies import periodic_loops
@@ -55,6 +55,11 @@ def choose(kernel: Kernel, target: Target, threads: int,
     """
     if kernel.meta.schedule:
         return kernel
+    if target.style == SIMT:
+        with importing:
+            from weft.strategies.threads.choose import choose_for_threads
+
+        return choose_for_threads(kernel, target, threads, choices)
     if dict(kernel.meta.hints).get(COMPUTE):
         with importing:
             from weft.strategies import loops

@@ -15,16 +15,19 @@ from weft.config import AutotuneConfig, Debug, config, debug
 from weft.driver import tuned
 from weft.driver.context import Context
 from weft.driver.counters import Recording
+from weft.driver.pipeline import without_threads
 from weft.driver.tuned import PIPELINES, schedule_digest
 from weft.driver.tuning.tune_display import Display, Progress
 from weft.errors import ParseError, ScheduleError, TuningError
 from weft.ir.stmt import Kernel
 from weft.ir.text.text import canonical_text, print_kernel
 from weft.locks import in_child
+from weft.passes.spmd.loop_fission import has_threads
 from weft.schedule.choices import Choice, Choices, Value
 from weft.store.digest import blake2b
 from weft.strategies import choose
 from weft.strategies.common.nest import work
+from weft.target import SIMT
 from weft.tuning import timing
 from weft.tuning.features import features
 from weft.tuning.process import Child, Crew
@@ -83,7 +86,7 @@ def tune_kernel(kernel: Kernel, context: Context, seconds: float | None = None, 
     kernel : Kernel
         An unscheduled kernel.
     context : Context
-        A native device.
+        A device on which launches can be timed.
     seconds : float, optional
         Time after which nothing new is begun; by default ``WEFT_TUNE_SECONDS``.
     again : bool
@@ -115,6 +118,11 @@ def tune_kernel(kernel: Kernel, context: Context, seconds: float | None = None, 
     except BaseException:  # Ctrl-C: what is under way is not wanted
         dismiss()
         raise
+
+
+def is_searched(kernel: Kernel, context: Context) -> bool:
+    """Whether there are decisions for a kernel: threads of its own stay as the user wrote them."""
+    return context.is_tunable and not (context.target.style == SIMT and has_threads(kernel))
 
 
 class _Team(NamedTuple):
@@ -159,9 +167,11 @@ class _Session:
 
     def __init__(self, kernel: Kernel, key: str, store: Records, limits: AutotuneConfig,
                  context: Context, team: _Team) -> None:  # fmt: skip
-        self.kernel, self.key, self.store, self.limits = kernel, key, store, limits
-        self.text = print_kernel(kernel)
+        self.kernel, self.key = without_threads(kernel, context), key
+        self.store, self.limits = store, limits
+        self.text = print_kernel(self.kernel)
         self.device, self.target, self.threads = context.name, context.target, context.threads
+        self.pipelines = PIPELINES if context.is_native else PIPELINES[:1]
         self.crew, self.bench = team.crew, team.bench
         self.images: dict[tuple[str, str], bytes] = {}
         self.ratios: dict[bytes, tuple[str, float]] = {}  # of code measured, by its digest
@@ -225,14 +235,16 @@ class _Session:
     def schedule(self, given: Mapping[str, Value]) -> Candidate | None:
         """Return the candidate of some choices."""
         pipeline = str(given.get(_PIPELINE, PIPELINES[0]))
-        if pipeline not in PIPELINES:
+        if pipeline not in self.pipelines:
             pipeline = PIPELINES[0]
         choices = Choices({n: v for n, v in given.items() if n != _PIPELINE})
         try:
             made = choose(self.kernel, self.target, self.threads, choices)
         except (ScheduleError, ParseError):
             return None
-        space = (*choices.made.values(), Choice(_PIPELINE, PIPELINES[0], PIPELINES, pipeline))
+        space = tuple(choices.made.values())
+        if len(self.pipelines) > 1:
+            space += (Choice(_PIPELINE, PIPELINES[0], self.pipelines, pipeline),)
         changed: dict[str, Value] = choices.changed()
         if pipeline != PIPELINES[0]:
             changed[_PIPELINE] = pipeline
@@ -376,9 +388,18 @@ def tune_program(recording: Recording, seconds: float | None = None, again: bool
         Search on although a search came to its end before.
     heard : callable, optional
         Called with a `Progress` after each candidate.
+
+    Raises
+    ------
+    TuningError
+        If all that was compiled is for devices whose launches cannot be timed.
     """
+    if recording.built and not any(b.context.is_tunable for b in recording.built):
+        names = sorted({b.context.name for b in recording.built})
+        raise TuningError("tune", found="kernels of " + ", ".join(names) + " alone",
+                          expected="a device whose launches can be timed")
     nests = {record_key(b.nest, b.context): (b.nest, b.context) for b in recording.built
-             if b.context.is_native}
+             if is_searched(b.nest, b.context)}
     launches = dict.fromkeys(nests, 0)
     for plan in recording.plans:
         for step in plan.steps or ():
@@ -434,7 +455,7 @@ def tune_first(kernel: Kernel, context: Context) -> None:
     or this one is killed in the middle.
     """
     global _busy
-    if _busy:
+    if _busy or not is_searched(kernel, context):
         return
     _busy = True
     try:
@@ -447,5 +468,5 @@ def tune_first(kernel: Kernel, context: Context) -> None:
         _busy = False
 
 
-__all__ = ["COMMAND", "Progress", "Tuned", "dismiss", "record_key", "tune_first", "tune_kernel",
-           "tune_program"]
+__all__ = ["COMMAND", "Progress", "Tuned", "dismiss", "is_searched", "record_key", "tune_first",
+           "tune_kernel", "tune_program"]

@@ -20,7 +20,7 @@ from weft.ir.dtype import DType
 from weft.ir.stmt import Kernel
 from weft.ir.text.text_parse import parse_kernel
 from weft.ir.traverse import stores
-from weft.runtimes.memory.buffer import Buffer
+from weft.runtimes.base import Image, View
 from weft.schedule import Schedule
 from weft.tuning.process import Blobs, serve
 
@@ -50,54 +50,65 @@ class Bench:
 
     def __init__(self, kernel: Kernel, image: bytes, variables: list[tuple[str, int]],
                  context: Context) -> None:  # fmt: skip
-        self.kernel, self.device = kernel, context.native
+        self.kernel, self.device = kernel, context.runtime
         self.values, env = _sizes(kernel, variables)
+        self.names = [name for name, _ in variables]
         written = stores(kernel.body)
         self.written = [i for i, p in enumerate(kernel.params) if p in written]
         self.counts = [max(bounds(p.size, env)[1], 0) for p in kernel.params]
-        self.buffers = [self.device.pool.allocate(n * p.dtype.itemsize + _SHIFT)
-                        for n, p in zip(self.counts, kernel.params, strict=True)]
-        self.places = [self.buffers, self._shifted()]
-        self.arrays = [_array(b, p.dtype, n) for b, p, n
-                       in zip(self.buffers, kernel.params, self.counts, strict=True)]
+        # Arrays of this process are copied to the device; the end of each is what lies shifted.
+        self.bytes = [np.zeros(n * p.dtype.itemsize + _SHIFT, np.uint8)
+                      for n, p in zip(self.counts, kernel.params, strict=True)]
+        self.arrays = [b[:-_SHIFT].view(_RAW[p.dtype.itemsize])
+                       for b, p in zip(self.bytes, kernel.params, strict=True)]
+        self.buffers = [self.device.pool.allocate(b.nbytes) for b in self.bytes]
+        # Inputs of machine code may lie as those of other libraries do.
+        shift = _SHIFT if context.is_native else 0
+        self.places = [self.buffers, [b if i in self.written else View(b, shift)
+                                      for i, b in enumerate(self.buffers)]]
         self.default = self.load(image)
         # Rounds of random indices as wide as the least extent that a subscript may run over.
         extents = [n for p in kernel.params for n in (bounds(d, env)[1] for d in p.shape) if n > 1]
         self.longest = max(extents, default=1)  # a scan adds up along all of it
         for limit in (127, min(extents, default=1), 1):
             self._fill(limit)
-            self.initial = {i: self.arrays[i].copy() for i in self.written}
             try:
                 self._run(self.default)
                 break
             except WeftError:
                 if limit == 1:
                     raise
-        self.expected = {i: self.arrays[i].copy() for i in self.written}
+        self.expected = self._results()
         self.seconds = min(self._time(self.default, 1) for _ in range(3))
         self.inner = max(1, min(10000, int(_BATCH_SECONDS / max(self.seconds, 1e-7))))
         self.seconds = self._time(self.default, self.inner)
 
     def load(self, image: bytes) -> Any:
         """Link the code of a candidate."""
-        return self.device.program(image, SYMBOL, len(self.kernel.params), len(self.values))
+        return self.device.load(Image(SYMBOL, image, self.names, len(self.kernel.params)))
 
     def _fill(self, limit: int) -> None:
         random = np.random.default_rng(_SEED)
-        for buffer in self.buffers:
-            buffer.view()[-_SHIFT:] = bytes(_SHIFT)  # the end of what lies shifted
-        for array, memory in zip(self.arrays, self.kernel.params, strict=True):
+        for i, (array, memory) in enumerate(zip(self.arrays, self.kernel.params, strict=True)):
             array[...] = _data(random, memory.dtype, array.shape[0], limit)
+            self._send(i)
 
-    def _shifted(self) -> list[Any]:
-        """Return the same arguments with inputs that lie as those of other libraries may."""
-        return [b if i in self.written
-                else Buffer.foreign(b.address + _SHIFT, b.nbytes - _SHIFT, b)
-                for i, b in enumerate(self.buffers)]
+    def _send(self, i: int) -> None:
+        self.device.pool.host_to_pool(self.bytes[i], self.buffers[i]).wait()
+
+    def _results(self) -> dict[int, Any]:
+        """Return what the kernel wrote."""
+        found = {}
+        for i in self.written:
+            got = np.empty_like(self.bytes[i])
+            self.device.pool.pool_to_host(self.buffers[i], got)
+            found[i] = got[:-_SHIFT].view(self.arrays[i].dtype)
+        return found
 
     def _run(self, program: Any) -> None:
-        failure = self.device.queue.launch(program, self.buffers, self.values).failure
-        if failure is not None:
+        event = self.device.queue.launch(program, self.buffers, self.values)
+        event.wait()
+        if (failure := event.failure) is not None:
             raise LaunchError(self.kernel.name, found=f"failure {failure.code} at {failure.value}")
 
     def _time(self, program: Any, launches: int, place: int = 0) -> float:
@@ -105,16 +116,18 @@ class Bench:
         start = time.perf_counter()
         for _ in range(launches):
             launch(program, buffers, values)
+        self.device.queue.synchronize()
         return (time.perf_counter() - start) / launches
 
     def agrees(self, program: Any) -> bool:
         """Run a candidate on the data that the default had; whether it computes the same."""
-        for i, array in self.initial.items():
-            self.arrays[i][...] = array
+        for i in self.written:
+            self._send(i)
         self._run(program)
+        found = self._results()
         points = max(self.kernel.meta.flops / max(sum(self.counts[i] for i in self.written), 1),
                      self.longest)
-        return all(_close(self.arrays[i], self.expected[i], self.kernel.params[i].dtype, points)
+        return all(_close(found[i], self.expected[i], self.kernel.params[i].dtype, points)
                    for i in self.written)
 
     def rounds(self, old: Any, new: Any, count: int) -> list[tuple[float, float]]:
@@ -193,12 +206,6 @@ def _sizes(kernel: Kernel, variables: list[tuple[str, int]]) -> tuple[list[int],
 
 
 _RAW: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-def _array(buffer: Any, dtype: DType, count: int) -> Any:
-    """Return a buffer as raw words of the dtype's size."""
-    view = buffer.view()[: count * dtype.itemsize]
-    return np.frombuffer(view, dtype=_RAW[dtype.itemsize], count=count)
 
 
 def _data(random: np.random.Generator, dtype: DType, count: int, limit: int) -> Any:

@@ -24,6 +24,7 @@ from weft.ir.expr import Expr
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.analysis import subscripts
 from weft.schedule.analysis.space import constant
+from weft.schedule.choices import Choices
 from weft.strategies.common.nest import (
     Plan,
     chain_of,
@@ -46,7 +47,8 @@ _GROUPS: Final = "a group of threads for each reduction"
 _ROW: Final = 32  # elements of a reduction that threads read by whole transfers
 
 
-def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = "") -> Kernel:
+def choose_for_threads(kernel: Kernel, target: Target, threads: int,
+                       choices: Choices | None = None, why: str = "") -> Kernel:  # fmt: skip
     """Return the kernel with its independent loops as one loop over the threads of a device.
 
     Parameters
@@ -57,12 +59,14 @@ def choose_for_threads(kernel: Kernel, target: Target, threads: int, why: str = 
         What it is for.
     threads : int
         Compute units of the device, at least 1.
+    choices : Choices, optional
+        Decisions to take instead of the defaults; on return it tells all that could be decided.
     why : str
-        What else to tell the user of the schedule.
+        Why the plainest schedule is wanted: what to tell the user of it.
     """
     if kernel.meta.schedule:
         return kernel
-    plan = Plan(kernel, target, threads)
+    plan = Plan(kernel, target, threads, choices)
     for stmt in kernel.body:
         if isinstance(stmt, For) and stmt.kind == st.SERIAL:
             if why or not (_attends(plan, stmt) or _contracts(plan, stmt)):
@@ -86,13 +90,14 @@ def _contracts(plan: Plan, loop: For) -> bool:
 
 def _attempt(plan: Plan, strategy: Callable[[Plan, str], bool], loop: For) -> bool:
     """Schedule a nest by a strategy; whether it fits, and the plan is as it was if not."""
-    saved = plan.schedule.mark()
+    saved, decided = plan.schedule.mark(), plan.choices.mark()
     try:
         if strategy(plan, loop.var.attr):
             return True
     except ScheduleError as error:
         plan.why.append(f"not {error.operation}: {error.found}")
     plan.schedule.reset(saved)
+    plan.choices.reset(decided)
     return False
 
 
@@ -131,8 +136,8 @@ def _deal_out_rows(plan: Plan, free: list[str]) -> bool:
     lengths = [product(a.extent for a in s.axes) for s in sums]
     if min(lengths, default=0) < _ROW or not all(_lies_along(plan, s, loop.var) for s in sums):
         return False
-    items = min(plan.target.group_items, power_above(max(lengths) // 2 + 1))
-    saved = plan.schedule.mark()
+    saved, decided = plan.schedule.mark(), plan.choices.mark()
+    items = _items(plan, min(plan.target.group_items, power_above(max(lengths) // 2 + 1)))
     try:
         keep_rows(plan, loop.var.attr, items)
         for s in loop_of(plan, loop.var.attr).body:
@@ -142,9 +147,16 @@ def _deal_out_rows(plan: Plan, free: list[str]) -> bool:
                 _deal_out_elements(plan, s.var.attr, items)
     except ScheduleError as error:
         plan.schedule.reset(saved)
+        plan.choices.reset(decided)
         plan.why.append(f"not {error.operation}: {error.found}")
         return False
     return True
+
+
+def _items(plan: Plan, default: int) -> int:
+    """Return how many threads of a group share a reduction."""
+    powers = [1 << k for k in range(plan.target.max_items.bit_length())]
+    return plan.pick("items", default, [n for n in powers if n >= min(_ROW, default)])
 
 
 def _deal_out_elements(plan: Plan, name: str, items: int) -> None:
@@ -166,9 +178,9 @@ def _lies_along(plan: Plan, s: Reduce, row: Expr) -> bool:
 
 def _share_sum(plan: Plan, s: Reduce) -> None:
     """Share the reduction of a whole array out to groups; one brings their results together."""
-    saved = plan.schedule.mark()
+    saved, decided = plan.schedule.mark(), plan.choices.mark()
     name = s.axes[-1].var.attr
-    items = plan.target.group_items
+    items = _items(plan, plan.target.group_items)
     try:
         whole = constant(s.axes[-1].extent)
         if whole is not None and whole >= items * items:
@@ -179,6 +191,7 @@ def _share_sum(plan: Plan, s: Reduce) -> None:
         deal_out_sum(plan, name, items)
     except ScheduleError as error:
         plan.schedule.reset(saved)
+        plan.choices.reset(decided)
         plan.why.append(f"not {error.operation}: {error.found}")
     else:
         plan.why.append(_GROUPS)

@@ -29,6 +29,7 @@ from weft.target import BANKS, BYTE_COST, COPY_STEPS, GROUP_SIDES, THREAD_TILES,
 __all__ = ["schedule_contraction"]
 
 _WHY: Final = "blocks of {0}x{1} results by groups, {2}x{3} by each thread, {4} terms a step"
+_TEXT: Final = "{0}x{1}/{2}x{3}/{4}"  # of a block, as a search names it
 _LEAST: Final = 16  # rows, columns and terms from which on blocks pay
 
 
@@ -95,7 +96,7 @@ def _block(plan: Plan, pattern: Pattern, row: For, column: For) -> _Block | None
     """Return the block that takes the least time, None if no memory of groups holds one."""
     itemsize = Cost(pattern.rows[-1].body).itemsize
     others = product(r.extent for r in pattern.rows if r is not row and r is not column)
-    best: tuple[int, _Block] | None = None
+    times: dict[str, tuple[int, _Block]] = {}
     for block in _blocks(plan.target, itemsize):
         count = others * -(-size_of(row.extent) // block.rows) * (
             -(-size_of(column.extent) // block.columns))  # fmt: skip
@@ -103,9 +104,11 @@ def _block(plan: Plan, pattern: Pattern, row: For, column: For) -> _Block | None
         reads = block.threads * (block.tall + block.wide)  # of the group's memory
         copies = (block.rows + block.columns) * itemsize * BYTE_COST
         time = -(-count // max(plan.threads, 1)) * (results + reads + copies)
-        if best is None or time < best[0]:
-            best = time, block
-    return None if best is None else best[1]
+        times[_TEXT.format(*block)] = time, block
+    if not times:
+        return None
+    best = min(times, key=lambda text: times[text][0])
+    return times[plan.pick("block", best, times)][1]
 
 
 def _blocks(target: Target, itemsize: int) -> list[_Block]:
