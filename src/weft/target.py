@@ -13,8 +13,9 @@ from weft.ir.stmt import ORDERS, SCOPES
 from weft.store.digest import blake2b
 
 __all__ = ["ARRAY_BYTES", "ASSUMED", "BANKS", "BYTE_COST", "COPY_STEPS", "FLAG_BYTES",
-           "GROUP_SIDES", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED", "SECTOR_BYTES", "SIMT",
-           "STACK_BYTES", "THREAD_TILES", "VECTOR", "CostModel", "Target", "native_operations"]
+           "GROUP_SIDES", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED", "SECTOR_BYTES",
+           "SIMT", "STACK_BYTES", "THREAD_TILES", "VECTOR", "CostModel", "Target",
+           "native_operations"]
 
 REPORTED: Final = "reported"  # by the driver, the operating system or the processor
 MEASURED: Final = "measured"  # by us

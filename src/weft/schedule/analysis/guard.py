@@ -169,8 +169,8 @@ def stays(space: Space, load: Load) -> bool:
 
     What else is asked around it may then be left out of it, if nobody reads what it gives there.
     """
-    known = [] if load.mask is None else [slack(space, c) for c in parts(load.mask)]
-    known = [tight(p) for p in known if p is not None]
+    asked = [] if load.mask is None else [slack(space, c) for c in parts(load.mask)]
+    known = [tight(p) for p in asked if p is not None]
     for i, size in zip(load.index, load.memory.shape, strict=True):
         if space.within(i, size):
             continue

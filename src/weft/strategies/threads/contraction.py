@@ -31,7 +31,7 @@ from weft.schedule.analysis.space import constant
 from weft.schedule.analysis.subscripts import Access, Space, accesses
 from weft.strategies.common.aliased_operands import separate_aliases
 from weft.strategies.common.contraction_pattern import Pattern, match
-from weft.strategies.common.nest import Plan, flat_stride, product, size_of
+from weft.strategies.common.nest import Plan, flat_stride, power_above, product, size_of
 from weft.strategies.threads.sharing import (
     copy_block,
     copy_points,
@@ -53,6 +53,7 @@ __all__ = ["schedule_contraction"]
 
 _WHY: Final = "blocks of {0}x{1} results by groups, {2}x{3} by each thread, {4} terms a step"
 _LEAST: Final = 16  # rows, columns and terms from which on blocks pay
+_FEW: Final = 4  # rows that are enough beside many columns, and columns beside many rows
 
 
 class _Block(NamedTuple):
@@ -79,6 +80,11 @@ class _Form(NamedTuple):
     @property
     def parts(self) -> tuple[tuple[For | Axis, ...], ...]:
         return self.rows, self.columns, self.axes
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        rows, columns, terms = (product(loop.extent for loop in part) for part in self.parts)
+        return rows, columns, terms
 
     @property
     def is_joined(self) -> bool:
@@ -113,10 +119,18 @@ def _choices(plan: Plan, pattern: Pattern) -> list[tuple[_Form, _Block]]:
     """Return the forms that are large enough with their blocks, what takes the least time first."""
     found = []
     for form in dict.fromkeys(_forms(plan, pattern)):
-        if min(product(loop.extent for loop in part) for part in form.parts) >= _LEAST:
+        if _is_large(form):
             found += [(*best, form) for best in [_block(plan, pattern, form)] if best is not None]
     found.sort(key=lambda choice: choice[0])
     return [(form, block) for _, block, form in found]
+
+
+def _is_large(form: _Form) -> bool:
+    """Whether there are enough rows, columns and terms for blocks."""
+    rows, columns, terms = form.sizes
+    few, many = sorted((rows, columns))
+    enough = few >= _LEAST or (form.is_joined and few >= _FEW and many >= _LEAST * _LEAST)
+    return enough and terms >= _LEAST
 
 
 def _forms(plan: Plan, pattern: Pattern) -> Iterator[_Form]:
@@ -162,12 +176,12 @@ def _block(plan: Plan, pattern: Pattern, form: _Form) -> tuple[int, _Block] | No
     space = Space(plan.kernel)
     reads = [a for a in accesses(pattern.reduce.body) if a.memory.scope == "global"]
     itemsize = max((a.memory.dtype.itemsize for a in reads), default=1)
-    rows, columns, terms = (product(loop.extent for loop in part) for part in form.parts)
+    rows, columns, terms = form.sizes
     others = product(r.extent for r in pattern.rows if r not in (*form.rows, *form.columns))
     steps = product(a.extent for a in pattern.reduce.axes if a not in form.axes)
     copied = [(_side(space, a, form) is form.rows, _copy_cost(plan, space, a, form)) for a in reads]
     best: tuple[int, _Block] | None = None
-    for block in _blocks(plan.target, itemsize):
+    for block in _blocks(plan.target, itemsize, rows, columns):
         count = others * -(-rows // block.rows) * -(-columns // block.columns)
         results = block.rows * block.columns
         shared = block.threads * (block.tall + block.wide)  # reads of the group's memory
@@ -199,19 +213,26 @@ def _is_turned(space: Space, access: Access, form: _Form) -> bool:
     return along < sectors_of(space, access, _side(space, access, form))
 
 
-def _blocks(target: Target, itemsize: int) -> list[_Block]:
+def _blocks(target: Target, itemsize: int, rows: int, columns: int) -> list[_Block]:
     """Return the blocks that a group has threads, registers and memory for, the largest first."""
     side = next((s for s in GROUP_SIDES if s * s <= target.max_items), 0)
+    if not side:
+        return []
+    high, across = min(power_above(rows), side), min(power_above(columns), side)
+    if high < across:  # threads of a column that are too many for it are better beside it
+        across = side * side // high
+    elif across < high:
+        high = side * side // across
     found = []
     for tall in reversed(THREAD_TILES):
         for wide in reversed(THREAD_TILES):
-            rows, columns = side * tall, side * wide
             if 0 < target.item_registers < tall * wide + tall + wide:
                 continue
             for terms in COPY_STEPS:
-                nbytes = (rows + columns + 2 * BANKS // terms) * terms * itemsize
-                if side and 2 * nbytes <= target.shared_bytes:
-                    found.append(_Block(rows, columns, tall, wide, terms))
+                block = _Block(high * tall, across * wide, tall, wide, terms)
+                skewed = block.rows + block.columns + 2 * BANKS // terms
+                if 2 * skewed * terms * itemsize <= target.shared_bytes:
+                    found.append(block)
                     break
     return found
 
