@@ -17,6 +17,7 @@ from weft.ir import node as nd
 from weft.ir.interpret import interpret
 from weft.ir.op import Op
 from weft.ir.text.text import print_kernel
+from weft.ir.traverse import walk
 from weft.ir.verify.verify import verify
 from weft.kernelize.build import kernelize
 from weft.passes.legalize import legalize
@@ -111,6 +112,7 @@ def test_blocks_compute_what_the_nest_does(name, dtype, rng):
     step, made = scheduled(name, dtype)
     assert "blocks" in dict(made.meta.hints)["why"]
     assert any(line.startswith("stage(") for line in made.meta.schedule)
+    assert not any(e.op is Op.WHERE for s in walk(made.body) for e in ex.toposort(list(s.exprs())))
     verify(made)
     again = Schedule.replay(step.kernel, made.meta.schedule).kernel
     assert print_kernel(again) == print_kernel(
