@@ -13,8 +13,9 @@ from weft.ir.stmt import ORDERS, SCOPES
 from weft.store.digest import blake2b
 
 __all__ = ["ARRAY_BYTES", "ASSUMED", "BANKS", "BYTE_COST", "COPY_STEPS", "FLAG_BYTES",
-           "GROUP_SIDES", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED", "SIMT",
-           "STACK_BYTES", "THREAD_TILES", "VECTOR", "CostModel", "Target", "native_operations"]
+           "GROUP_SIDES", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED", "SECTOR_BYTES",
+           "SIMT", "STACK_BYTES", "THREAD_TILES", "VECTOR", "CostModel", "Target",
+           "native_operations"]
 
 REPORTED: Final = "reported"  # by the driver, the operating system or the processor
 MEASURED: Final = "measured"  # by us
@@ -31,6 +32,7 @@ GROUP_SIDES: Final = (16, 8)  # threads along a side of a group
 THREAD_TILES: Final = (1, 2, 4, 8)  # results along a side of a thread's tile
 COPY_STEPS: Final = (16, 8, 4)  # terms that a group copies at once
 FLAG_BYTES: Final = 512  # of a group's memory, left for flags
+SECTOR_BYTES: Final = 32  # that memory gives at once
 BYTE_COST: Final = 4  # multiply-adds in whose time a byte comes from memory
 
 
@@ -195,6 +197,9 @@ class Target(Record):
     group_items, max_items, shared_bytes : int
         Of devices of threads: threads of a group, usually and at most, and bytes that a group can
         share.
+    item_registers : int
+        Of devices of threads: values that one thread keeps in registers, 0 for as many as a tile
+        of results takes.
     ieee_extremes : bool
         Whether one instruction gives the IEEE 754 maximum, NaN and signed zeros included.
     orders : tuple of str
@@ -233,6 +238,7 @@ class Target(Record):
     group_items: int = 64
     max_items: int = 256
     shared_bytes: int = 16 << 10
+    item_registers: int = 0
     orders: tuple[str, ...] = ORDERS
     wide_atomics: tuple[str, ...] = SCOPES
     halved_atomics: bool = False
@@ -275,6 +281,7 @@ class Target(Record):
         """
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
                  str(self.vector_registers), str(self.whole_vectors), self.style,
+                 *([str(self.item_registers)] if self.item_registers else []),
                  f"{self.group_items},{self.max_items},{self.shared_bytes}", ",".join(self.orders),
                  ",".join(self.wide_atomics), ",".join(self.addresses),
                  f"{self.halved_atomics},{self.clocks},{self.calls}",

@@ -56,6 +56,25 @@ def test_attention_is_that_of_the_processor(any_device, causal, rng):
     np.testing.assert_allclose(found[1], found[0], rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("image", "weight", "options"), [
+    ((2, 5, 40), (17, 5, 4), {"padding": 2}),
+    ((2, 3, 19, 21), (16, 3, 7, 7), {"stride": 2, "padding": 3}),
+    ((2, 8, 12, 13), (16, 2, 3, 3), {"padding": 2, "dilation": 2, "groups": 4}),
+    ((1, 4, 5, 6, 7), (16, 4, 2, 3, 3), {"padding": 1}),
+])  # fmt: skip
+def test_convolutions_are_those_of_the_processor(any_device, image, weight, options, rng):
+    """Results and both gradients, of integers, whose sums are exact in any order."""
+    x, w = (rng.integers(-3, 4, n).astype(np.float32) for n in (image, weight))
+    found = []
+    for place in ("cpu", any_device):
+        a, b = (weft.tensor(n, device=place).requires_grad_(True) for n in (x, w))
+        y = getattr(a, f"conv{x.ndim - 2}d")(b, **options)
+        (y * y).sum().backward()
+        found.append([n.numpy() for n in (y.detach(), a.grad, b.grad)])
+    for mine, its in zip(*found, strict=True):
+        np.testing.assert_array_equal(its, mine)
+
+
 def test_a_step_of_training_is_that_of_the_processor(device, rng):
     data, labels = rng.standard_normal((31, 17)).astype(np.float32), rng.integers(0, 5, 31)
     found = []

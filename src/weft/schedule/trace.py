@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         software_pipeline,
         strip,
         tensorize,
+        unmask,
         widen,
         window,
     )
@@ -54,6 +55,7 @@ else:
     software_pipeline = Late("weft.schedule.data.software_pipeline")
     strip = Late("weft.schedule.data.strip")
     tensorize = Late("weft.schedule.data.tensorize")
+    unmask = Late("weft.schedule.data.unmask")
     widen = Late("weft.schedule.data.widen")
     window = Late("weft.schedule.data.window")
     blocking = Late("weft.schedule.loops.blocking")
@@ -159,7 +161,7 @@ class Schedule:
     scan = primitive(lambda: scan.scan)
     search = primitive(lambda: search.search)
 
-    stage = primitive(lambda: memory.stage, "layout", "scope", "skew")
+    stage = primitive(lambda: memory.stage, "layout", "scope", "skew", "masked")
     layout = primitive(lambda: memory.layout, "order")
     pad = primitive(lambda: memory.pad)
     flatten = primitive(lambda: memory.flatten)
@@ -168,6 +170,7 @@ class Schedule:
     hoist = primitive(lambda: memory.hoist)
     precompute = primitive(lambda: precompute.precompute, "layout", "scope", "skew", "written")
     window = primitive(lambda: window.window, "order", "skew")
+    unmask = primitive(lambda: unmask.unmask)
     strip = primitive(lambda: strip.strip)
     alias = primitive(lambda: alias.alias)
     unite = primitive(lambda: alias.unite)

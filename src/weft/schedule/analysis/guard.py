@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
 
 from weft.errors import ScheduleError
@@ -113,6 +114,27 @@ def parts(e: Expr) -> list[Expr]:
     return out
 
 
+def unmasked(stmt: Stmt, free: Mapping[Expr, Expr]) -> Stmt:
+    """Replace ``where(mask, value, 0)`` by the value, which is 0 where its mask does not hold.
+
+    A part of the mask chooses the same: where the part does not hold, neither does the mask. A
+    window that was widened axis by axis has one choice for each, one around the other.
+
+    Parameters
+    ----------
+    free : mapping from Expr to Expr
+        Masks by the names of such values.
+    """
+    found: dict[Expr, Expr] = {}
+    for e in ex.toposort(list(stmt.exprs())):
+        if e.op is not Op.WHERE or not is_zero(e.args[2]):
+            continue
+        value = found.get(e.args[1], e.args[1])
+        if value in free and set(parts(e.args[0])) <= set(parts(free[value])):
+            found[e] = value
+    return stmt.map_exprs(lambda e: ex.substitute([e], found)[0]) if found else stmt
+
+
 def conjunction(conditions: list[Expr]) -> Expr:
     """Return what holds where all of some conditions do, at least one."""
     whole = conditions[0]
@@ -147,14 +169,22 @@ def stays(space: Space, load: Load) -> bool:
 
     What else is asked around it may then be left out of it, if nobody reads what it gives there.
     """
-    known = [] if load.mask is None else [slack(space, c) for c in parts(load.mask)]
-    known = [tight(p) for p in known if p is not None]
+    asked = [] if load.mask is None else [slack(space, c) for c in parts(load.mask)]
+    known = [tight(p) for p in asked if p is not None]
     for i, size in zip(load.index, load.memory.shape, strict=True):
         if space.within(i, size):
             continue
         lo = space.ranges.of(i).lo >= 0 or tight(space.poly(i)) in known
-        hi = space.ranges.of(i).hi < space.ranges.of(size).lo or tight(
-            space.poly(size - i - 1)) in known
+        hi = space.ranges.of(i).hi < space.ranges.of(size).lo or _below(space, i, size, known)
         if not (lo and hi):
             return False
+    return True
+
+
+def _below(space: Space, i: Expr, size: Expr, known: list[Poly]) -> bool:
+    """Whether ``i < size`` is among what is known, or ``x < size * c`` of an i that is x // c."""
+    while tight(space.poly(size - i - 1)) not in known:
+        if i.op is not Op.FLOORDIV or i.args[1].op is not Op.CONST or i.args[1].attr < 1:
+            return False
+        i, size = i.args[0], size * i.args[1]
     return True

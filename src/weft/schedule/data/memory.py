@@ -15,13 +15,14 @@ from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Stmt, Stor
 from weft.ir.traverse import Rewriter
 from weft.schedule.analysis import guard as gd
 from weft.schedule.analysis import subscripts as sub
+from weft.schedule.analysis.sliding import PAIR
 from weft.schedule.analysis.space import Edit, Names, Site, constant, find_loop, find_memory, scan
 
 MAX_EXTENT: Final = 1 << 22  # iterations of a loop over which a copy may extend
 
 
 def stage(kernel: Kernel, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
-          skew: int = 0) -> Kernel:
+          skew: int = 0, masked: bool = False) -> Kernel:
     """Copy the part of a memory that one iteration reads ("stage_mem" in Exo, "cache_read" in TVM).
 
     for j.o: for k: for j.i: ... b[k, j.o*16 + j.i] ...
@@ -37,32 +38,36 @@ def stage(kernel: Kernel, memory: str, loop: str, layout: tuple[str, ...], scope
     layout : tuple of str
         The loops inside it over which the part extends, in the order of the dimensions of the copy:
         a packed layout is a choice of order. Each needs a constant extent, or one of a known bound
-        that does not change inside `loop`.
+        that does not change inside `loop`. Loops that a split made of one, ``i.o&i.i``, are one
+        dimension.
     scope : str
         ``local``, ``register`` or ``shared``.
     skew : int
         Unused elements behind each row of the copy, against cache-set conflicts.
+    masked : bool
+        Whether the copy takes the mask of the loads along and has a 0 where it does not hold, so
+        that the loads of the copy have none.
 
     Raises
     ------
     ScheduleError
-        If the loads differ by more than these loops, or their subscripts are not linear in them.
+        If the loads differ by more than these loops, or a mask to take along does.
     """
     what = f"stage({memory}, {loop}, layout={'+'.join(layout)})"
     site = find_loop(kernel, loop, "stage")
     if site.axis >= 0:
         raise ScheduleError(what, found="an axis of a REDUCE", expected="a FOR loop")
     source = find_memory(kernel, memory, "stage")
-    return _Stage(kernel, site, source, layout, scope, skew, what).apply()
+    return _Stage(kernel, site, source, layout, scope, skew, masked, what).apply()
 
 
 class _Stage:
     """One staged copy."""
 
     def __init__(self, kernel: Kernel, site: Site, source: Memory, layout: tuple[str, ...],
-                 scope: str, skew: int, what: str) -> None:
+                 scope: str, skew: int, masked: bool, what: str) -> None:
         self.edit, self.site, self.source, self.what = Edit(kernel), site, source, what
-        self.scope, self.skew = scope, skew
+        self.scope, self.skew, self.masked = scope, skew, masked
         self.space = sub.Space(kernel)
         if source in traverse.stores(site.body):
             raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
@@ -74,23 +79,36 @@ class _Stage:
                                 expected="something to copy")
         inside = sub.bound_inside(site.body)
         by_name = {v.attr: v for v in self.space.extents if v in inside}
-        missing = [name for name in layout if name not in by_name]
+        groups = [tuple(name.split(PAIR)) for name in layout]
+        missing = [name for names in groups for name in names if name not in by_name]
         if missing:
             raise ScheduleError(what, found=f"no loop {', '.join(missing)} inside {site.var.attr}",
                                 expected="one of " + ", ".join(by_name))
-        self.dims = [by_name[name] for name in layout]
-        self.counts = [self._count(v, inside) for v in self.dims]
+        self.groups = [tuple([by_name[name] for name in names]) for names in groups]
+        self.dims = [v for group in self.groups for v in group]
+        self.counts = [self._count(group, inside) for group in self.groups]
         self.extents = [self.space.ranges.of(n).hi for n in self.counts]
-        self.variables = [self.edit.names.index(f"{v.attr}.s") for v in self.dims]
+        self.variables = [self.edit.names.index(f"{group[0].attr}.s") for group in self.groups]
+        self.places = tuple([self._place(group) for group in self.groups])
         self._check(inside)
 
-    def _count(self, var: Expr, inside: set[Expr]) -> Expr:
-        """Return how often a loop runs: valid at the start of the loop around, with a bound."""
-        n = self.space.extents[var]
-        if ex.free_vars([n]) & inside or self.space.ranges.of(n).hi > MAX_EXTENT:
-            raise ScheduleError(self.what, found=f"{var.attr} in {n!r}",
-                                expected="constant extents", hint="split the loop first")
-        return n
+    def _place(self, group: tuple[Expr, ...]) -> Expr:
+        """Return where in their dimension the iterations of some loops are."""
+        place = group[0]
+        for v in group[1:]:
+            place = place * self.space.extents[v] + v
+        return place
+
+    def _count(self, group: tuple[Expr, ...], inside: set[Expr]) -> Expr:
+        """Return how often loops run: valid at the start of the loop around, with a bound."""
+        count = ex.index(1)
+        for var in group:
+            n = self.space.extents[var]
+            count = count * n
+            if ex.free_vars([n]) & inside or self.space.ranges.of(count).hi > MAX_EXTENT:
+                raise ScheduleError(self.what, found=f"{var.attr} in {n!r}",
+                                    expected="constant extents", hint="split the loop first")
+        return count
 
     def _check(self, inside: set[Expr]) -> None:
         """Check that all loads have one subscript, which varies with the dimensions only."""
@@ -106,14 +124,20 @@ class _Stage:
             if [self.space.poly(i) for i in load.index] != first:
                 raise ScheduleError(self.what, found="loads with different subscripts",
                                     expected="one subscript to copy")
-        for poly in first:
-            for monomial in poly:
-                symbols = set().union(*[self.space.symbols(a) for a in monomial])
-                if (symbols & inside) - set(self.dims):
-                    names = ", ".join(sorted(v.attr for v in (symbols & inside) - set(self.dims)))
-                    raise ScheduleError(self.what, found=f"a subscript that varies with {names}",
-                                        expected="loops of the layout only",
-                                        hint="add the loop to the layout")
+            if self.masked and not (load.mask is self.loads[0].mask and gd.is_zero(load.fill)):
+                raise ScheduleError(self.what, found="loads with different masks",
+                                    expected="one mask to take along")
+        varying = [self.space.symbols(atom) for poly in first for key in poly for atom in key]
+        mask = self.loads[0].mask
+        if self.masked and mask is not None:
+            varying.append(self.space.symbols(mask))
+        for symbols in varying:
+            others = (symbols & inside) - set(self.dims)
+            if others:
+                names = ", ".join(sorted(v.attr for v in others))
+                raise ScheduleError(self.what, found=f"a subscript that varies with {names}",
+                                    expected="loops of the layout only",
+                                    hint="add the loop to the layout")
 
     def apply(self) -> Kernel:
         edit, source = self.edit, self.source
@@ -121,26 +145,26 @@ class _Stage:
         shape[-1] += self.skew
         copy = Memory(edit.names.fresh(f"{source.name}.s"), source.dtype,
                       tuple(map(ex.index, shape)), self.scope)
-        mapping = dict(zip(self.dims, self.variables, strict=True))
-        resolved = [_resolve(self.space, i, self.site) for i in self.loads[0].index]
-        index = tuple(ex.substitute(resolved, mapping))
+        index = self._moved(self.loads[0].index)
         left = sorted(v.attr for v in ex.free_vars(index) & sub.bound_inside(self.site.body))
         if left:  # a clamped start, which counts as one point with the loop inside it
             raise ScheduleError(self.what, found=f"a subscript that varies with {', '.join(left)}",
                                 expected="loops of the layout only")
         value = edit.names.var(f"{source.name}.v", self.loads[0].var)
-        within = self._within(index)
+        within = self._asked(index)
         body: Body = (Load(value, source, index, within),
                       Store(copy, tuple(self.variables), value))
         for var, count in zip(reversed(self.variables), reversed(self.counts), strict=True):
             body = (For(var, count, st.SERIAL, body),)
         chosen = set(self.loads)
-        dims = tuple(self.dims)
-        back = dict(zip(self.variables, self.dims, strict=True))
+        places = self.places
+        back = dict(zip(self.variables, places, strict=True))
         zero = [] if within is None else [  # where the copy has a 0 already
             gd.slack(self.space, ex.substitute([c], back)[0]) for c in gd.parts(within)]
 
         def asked(load: Load) -> Expr | None:
+            if self.masked:
+                return None
             if load.mask is None or load.fill is not None:
                 return load.mask
             left = [c for c in gd.parts(load.mask) if gd.slack(self.space, c) not in zero]
@@ -149,7 +173,7 @@ class _Stage:
         class Redirect(Rewriter):
             def visit(self, stmt: Stmt) -> Stmt:
                 if isinstance(stmt, Load) and stmt in chosen:
-                    return Load(stmt.var, copy, dims, asked(stmt), stmt.fill)
+                    return Load(stmt.var, copy, places, asked(stmt), stmt.fill)
                 return stmt
 
         rewriter = Redirect(edit.kernel)
@@ -159,6 +183,28 @@ class _Stage:
         loop = self.site.loop
         new = For(loop.var, loop.extent, loop.kind, (Alloc(copy), *body, *inner))
         return edit.replace(self.site.parents, loop, (new,))
+
+    def _moved(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return expressions of the loops of the layout as ones of the loops of the copy."""
+        resolved = [_resolve(self.space, e, self.site) for e in exprs]
+        mapping = {v: ex.index(0) for v in self.dims}
+        mapping |= {g[-1]: w for g, w in zip(self.groups, self.variables, strict=True)}
+        moved = ex.substitute(resolved, mapping)
+        whole = dict(zip(self.variables, self.places, strict=True))
+        if any(len(g) > 1 for g in self.groups) and any(
+                a is not b for a, b in zip(ex.substitute(moved, whole), resolved, strict=True)):
+            raise ScheduleError(self.what, found="loops that are not one together",
+                                expected="pairs of loops that a split made")
+        return tuple(moved)
+
+    def _asked(self, index: tuple[Expr, ...]) -> Expr | None:
+        """Return the mask of the copy, None if it needs none."""
+        load = self.loads[0]
+        if not self.masked or load.mask is None:
+            return self._within(index)
+        (mask,) = self._moved((load.mask,))
+        within = None if gd.stays(self.space, load) else self._within(index)
+        return mask if within is None else mask & within
 
     def _within(self, index: tuple[Expr, ...]) -> Expr | None:
         """Return the mask that keeps the copy inside the memory; None where it cannot leave it."""

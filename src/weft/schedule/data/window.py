@@ -210,7 +210,7 @@ class _Window:
                         return Load(stmt.var, copy, places[stmt])
                     return Load(stmt.var, copy, places[stmt], stmt.mask, stmt.fill)
                 if free and stmt.exprs():
-                    return _unmasked(stmt, free)
+                    return gd.unmasked(stmt, free)
                 return stmt
 
         rewriter = Redirect(self.edit.kernel)
@@ -251,34 +251,3 @@ class _Window:
             if span.lo < 0:
                 mask = gd.both(mask, ex.index(0).le(i))
         return mask
-
-
-def _unmasked(stmt: Stmt, free: dict[Expr, Expr]) -> Stmt:
-    """Replace ``where(mask, value, 0)`` by the value, which is 0 where its mask does not hold.
-
-    A part of the mask chooses the same: where the part does not hold, neither does the mask. A
-    window that was widened axis by axis has one choice for each, one around the other.
-    """
-    found: dict[Expr, Expr] = {}
-    for e in ex.toposort(list(stmt.exprs())):
-        if e.op is not Op.WHERE or not gd.is_zero(e.args[2]):
-            continue
-        value = found.get(e.args[1], e.args[1])
-        if value in free and _conjuncts(e.args[0]) <= _conjuncts(free[value]):
-            found[e] = value
-    if not found:
-        return stmt
-    return stmt.map_exprs(lambda e: ex.substitute([e], found)[0])
-
-
-def _conjuncts(e: Expr) -> set[Expr]:
-    """Return the conditions that hold together in a conjunction."""
-    out: set[Expr] = set()
-    stack = [e]
-    while stack:
-        part = stack.pop()
-        if part.op is Op.AND:
-            stack.extend(part.args)
-        else:
-            out.add(part)
-    return out

@@ -8,16 +8,20 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import traverse
-from weft.ir.stmt import Alloc, Load, Memory
-from weft.schedule.analysis.subscripts import Space
+from weft.ir.stmt import Alloc, Axis, For, Load, Memory
+from weft.schedule.analysis.sliding import PAIR
+from weft.schedule.analysis.space import find_reduce
+from weft.schedule.analysis.subscripts import Access, Space
 from weft.strategies.common.contraction_pattern import loop_names, loops_since
-from weft.strategies.common.nest import Plan, loop_of, size_of
-from weft.target import BANKS
+from weft.strategies.common.nest import Plan, flat_stride, loop_of, product, size_of
+from weft.target import BANKS, SECTOR_BYTES
 
-__all__ = ["copy_block", "deal_out", "deal_out_sum", "fuse_all", "keep_rows"]
+__all__ = ["copy_block", "copy_points", "deal_out", "deal_out_sum", "fuse_all", "fuse_axes",
+           "keep_rows", "sectors_of"]
 
 _FEW: Final = 32  # partial results that every thread reads for itself
 _PARTIAL: Final = 32  # bytes that a thread may take for partial results
+_POINTS: Final = 16  # neighbours whose sectors are counted
 
 
 def fuse_all(plan: Plan, names: Sequence[str]) -> str:
@@ -28,6 +32,19 @@ def fuse_all(plan: Plan, names: Sequence[str]) -> str:
         plan.schedule.fuse(whole, name)
         (whole,) = loops_since(plan, before)
     return whole
+
+
+def fuse_axes(plan: Plan, accumulator: str, names: Sequence[str]) -> str:
+    """Make one axis of all axes of a sum, in an order; return its name."""
+    known = find_reduce(plan.kernel, accumulator, "fuse").reduce.axes
+    if [a.var.attr for a in known] != list(names):
+        plan.schedule.reorder(*names)
+    while True:
+        reduce = find_reduce(plan.kernel, accumulator, "fuse").reduce
+        whole, *rest = [a.var.attr for a in reduce.axes]
+        if not rest:
+            return str(whole)
+        plan.schedule.fuse(whole, rest[0])
 
 
 def deal_out(plan: Plan, name: str, items: int) -> None:
@@ -88,6 +105,61 @@ def copy_block(plan: Plan, memory: Memory, loop: str, step: int, items: int) -> 
     skew = max(BANKS // step, 1) if turned else 0
     plan.schedule.window(memory.name, loop, (*terms, *rest), skew)
     deal_out(plan, fuse_all(plan, loops_since(plan, before)), items)
+
+
+def copy_points(plan: Plan, memory: Memory, loop: str, sides: tuple[str, str], skew: int,
+                items: int) -> None:
+    """Copy what a group reads of an operand in a step: an element for each row or column and term.
+
+    As `copy_block`, but for loops that were joined, whose subscripts are quotients and remainders:
+    what windows share is copied for each of them, and a 0 for what is masked.
+
+    Parameters
+    ----------
+    memory : Memory
+        Read in each step.
+    loop : str
+        The loop over steps, whose name ends in ``.o``; that over the terms of one ends in ``.i``.
+    sides : (str, str)
+        The loops over rows and columns, of which ``.i.o`` and ``.i.i`` are what a block has.
+    skew : int
+        If not 0, terms are copied one after the other, and so many elements are left free behind
+        each row of the copy.
+    items : int
+        Threads of the group.
+    """
+    term = f"{loop.removesuffix('.o')}.i"
+    space = Space(plan.kernel)
+    varying = {str(v.attr) for s in traverse.walk(loop_of(plan, loop).body)
+               if isinstance(s, Load) and s.memory is memory
+               for i in s.index for v in space.symbols(i)}  # fmt: skip
+    layout = [term] if term in varying else []
+    layout += [f"{s}.i.o{PAIR}{s}.i.i" for s in sides if {f"{s}.i.o", f"{s}.i.i"} & varying]
+    if not layout:
+        return  # one element, which every thread reads for itself
+    before = loop_names(plan)
+    plan.schedule.stage(memory.name, loop, tuple(layout), skew=skew, masked=True)
+    made = loops_since(plan, before)
+    if skew and len(made) > 1:
+        made.reverse()
+        plan.schedule.reorder(*made)
+    deal_out(plan, fuse_all(plan, made), items)
+
+
+def sectors_of(space: Space, access: Access, loops: Sequence[For | Axis]) -> float:
+    """Return how many sectors of memory an element takes, of neighbours along loops as one."""
+    steps = [(flat_stride(space, access, loop.var), size_of(loop.extent)) for loop in loops]
+    count = max(min(_POINTS, product(loop.extent for loop in loops)), 1)
+    touched = set()
+    for point in range(count):
+        offset, rest = 0, point
+        for step, extent in reversed(steps):
+            if step is None:
+                return 1.0
+            offset += step * (rest % extent)
+            rest //= extent
+        touched.add(offset * access.memory.dtype.itemsize // SECTOR_BYTES)
+    return len(touched) / count
 
 
 def _dimensions(plan: Plan, memory: Memory, loop: str, term: str) -> tuple[list[int], list[int]]:

@@ -42,6 +42,7 @@ def opencl_target(host: Target, facts: Mapping[str, Any], threads: bool = False)
         group_items=min(_ITEMS, int(facts.get("max_threads") or _ITEMS)),
         max_items=min(host.max_items, int(facts.get("max_threads") or host.max_items)),
         shared_bytes=int(facts.get("local_bytes") or 0),
+        item_registers=host.vector_registers if facts.get("is_cpu") else 0,
         name="opencl", arch="opencl", cpu="", features=tuple(sorted(features)),
         vector_bytes=min(host.vector_bytes, 64) if facts.get("is_cpu") else 16,
         operations=operations, native_conversions=frozenset(), ieee_extremes=False,
