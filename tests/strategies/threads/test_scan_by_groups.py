@@ -7,6 +7,7 @@ from graphs import leaf
 from launch_costs import A100, flat, launch_costs
 from launch_runs import launched
 from weft.ir import dtype as dt
+from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir.interpret.interpret import run
 from weft.ir.op import Op
@@ -183,6 +184,22 @@ def test_elements_may_be_computed(rng):
     for target in (GROUPS, THREADS):
         *found, _ = computed(node, target, x, y)
         assert_close(found, wanted, "sum")
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod"])
+def test_rows_of_symbolic_length(rng, kind):
+    n = ex.Variable("n", 1, 2000)
+    node = infer.scan(infer.contiguous(infer.slice_(leaf(3, 2000), (0, 0), (3, n))), kind, 1)
+    (*_, step) = kernelize([node], GROUPS)
+    made = choose_for_threads(step.kernel, GROUPS, GROUPS.cores)
+    assert "groups" in dict(made.meta.hints)["why"]
+    for size in (1, 64, 65, 960, 961, 2000):
+        x = near_one(rng, (3, size))
+        nest, launches = ([x.reshape(-1), np.zeros(x.size, np.float32)] for _ in range(2))
+        run(made, nest, {"n": size})
+        launched(flat(made, GROUPS), launches, {"n": size}, 3, GROUPS)
+        found = [held[1].reshape(x.shape) for held in (nest, launches)]
+        assert_close(found, in_order(kind, x, 1), kind)
 
 
 def counts(kind, shape, target=A100, **named):

@@ -206,11 +206,16 @@ class Groups(Stretches):
         if out:
             self._copy_out(index, base)
         body = em.close()
-        em.emit(For(q, ex.index(tile.rounds), SERIAL, body))
+        em.emit(For(q, self._count(), SERIAL, body))
         if not out and memories is not None:
             o = self.open("one", 1)
             summary.store(memories, summary.load(carry, zero), *place)
             self.close((o, 1))
+
+    def _count(self) -> Expr:
+        """Return how many rounds a stretch has: of a row of symbolic length, what that takes."""
+        n, slots = self.scan.extent, self.tile.slots
+        return ex.index(self.tile.rounds) if ex.is_const(n) else (n + (slots - 1)) // slots
 
     def _copy_in(self, index: Index, base: Expr) -> None:
         """Emit the copy of the elements of a round; what is behind the row changes nothing."""

@@ -238,7 +238,7 @@ class Stretches:
         summary.store(starts[0], running, *starts[1], b)
         safe, after = summary.past(running, summary.load(totals[0], *totals[1], b))
         em.open()
-        summary.store(registers, (after,))
+        summary.store(registers, after)
         passed = em.close()
         em.open()
         summary.walk(self.name("g"), length(b), read(b), registers, summary.step)

@@ -98,9 +98,9 @@ class Summary(ABC):
         """Return the result that a running value stands for."""
         return running[0]
 
-    def past(self, running: Values, known: Values) -> tuple[Expr, Expr]:
+    def past(self, running: Values, known: Values) -> tuple[Expr, Values]:
         """Return whether a running value may pass a stretch as a whole, and what it is then."""
-        raise NotImplementedError(type(self).__name__)
+        return ex.const(True, dt.bool_), self.join(running, known)
 
     def of(self, name: str, count: int | Expr, read: Read) -> Values:
         """Emit the summary of so many elements."""
@@ -232,8 +232,9 @@ class _Product(Summary):
     def step(self, before: Values, element: Values) -> Values:
         return (before[0] * element[0],)
 
-    def past(self, running: Values, known: Values) -> tuple[Expr, Expr]:
-        return past_product(running[0], *known)
+    def past(self, running: Values, known: Values) -> tuple[Expr, Values]:
+        safe, after = past_product(running[0], *known)
+        return safe, (after,)
 
 
 class _Recurrence(Summary):
@@ -272,8 +273,9 @@ class _Recurrence(Summary):
     def step(self, before: Values, element: Values) -> Values:
         return (ex.mad(element[0], before[0], element[1]),)
 
-    def past(self, running: Values, known: Values) -> tuple[Expr, Expr]:
-        return past_recurrence(running[0], *known)
+    def past(self, running: Values, known: Values) -> tuple[Expr, Values]:
+        safe, after = past_recurrence(running[0], *known)
+        return safe, (after,)
 
 
 def past_product(carry: Expr, total: Expr, least: Expr, most: Expr) -> tuple[Expr, Expr]:
