@@ -95,7 +95,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     tiled = plain = False
     splits = True
     if group.kind == "scan":
-        em = lower_scan(group.members[0], sources, stored, target)
+        em, tiled = lower_scan(group.members[0], sources, stored, target)
     elif group.kind == "sort":
         em, scratch = lower_sort(group.members[0], sources, stored, target)
     elif group.kind == "scatter":

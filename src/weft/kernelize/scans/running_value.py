@@ -104,17 +104,16 @@ class Scan:
             total, rest = em.fresh("total", self.wide), em.fresh("rest", self.wide)
             em.emit(Load(total, carry, ()))
             em.emit(Load(rest, lost, ()))
-            em.emit(Store(carry, (), _corrected(total, rest)))
+            em.emit(Store(carry, (), corrected(total, rest)))
 
     def _compensated(self, before: Expr, value: Expr, after: Expr, lost: Memory) -> Expr:
         """Emit what a sum loses when it is rounded, added up apart, and return the sum with it."""
         em = self.em
-        part = after - before
         rest, more = em.fresh("rest", self.wide), em.fresh("more", self.wide)
         em.emit(Load(rest, lost, ()))
-        em.emit(Let(more, rest + ((before - (after - part)) + (value - part))))
+        em.emit(Let(more, rest + lost_by_sum(before, value, after)))
         em.emit(Store(lost, (), more))
-        return _corrected(after, more)
+        return corrected(after, more)
 
     def place(self, index: Index, position: Expr) -> Index:
         """Return where the step at a position of a row reads and writes."""
@@ -124,7 +123,12 @@ class Scan:
 
     def element(self, index: Index, position: Expr, which: int = -1) -> Expr:
         """Return an operand at a position."""
-        return ex.cast(self.em.value(self.node.args[which], self.place(index, position)), self.wide)
+        return ex.cast(self.operand(index, position, which), self.wide)
+
+    def operand(self, index: Index, position: Expr, which: int,
+                mask: Expr | None = None) -> Expr:  # fmt: skip
+        """Return an operand at a position, in its own type; read only where a mask holds."""
+        return self.em.value(self.node.args[which], self.place(index, position), mask)
 
     def step(self, index: Index, position: Expr, before: Expr) -> Expr:
         """Return the running value at a position from the one before."""
@@ -145,6 +149,12 @@ class Scan:
         return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)
 
 
-def _corrected(total: Expr, rest: Expr) -> Expr:
+def lost_by_sum(before: Expr, value: Expr, after: Expr) -> Expr:
+    """Return what is lost where a sum is rounded (TwoSum of Knuth)."""
+    part = after - before
+    return (before - (after - part)) + (value - part)
+
+
+def corrected(total: Expr, rest: Expr) -> Expr:
     """Return a sum with what it lost, which is no number once the sum is infinite."""
     return ex.where(rest.eq(rest), total + rest, total)

@@ -12,7 +12,9 @@ from weft.kernelize.common.rows import close_rows, open_rows
 from weft.kernelize.common.sizes import elements, upper_bound
 from weft.kernelize.scans.running_value import Scan
 from weft.kernelize.scans.scan_blocks import Blocks
-from weft.target import Target
+from weft.kernelize.scans.scan_groups import Groups, tile_of
+from weft.kernelize.scans.scan_stretches import Stretches, cut_of
+from weft.target import SIMT, Target
 
 LONG: Final = 1 << 13  # elements of a row that is cut into blocks where there are few rows
 LONG_SUM: Final = 1 << 15  # the same where one row alone can be scanned in lanes
@@ -22,21 +24,39 @@ LONG_LOGARITHM: Final = 128  # a step takes so long that fewer rows than a vecto
 
 
 def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory],
-               target: Target | None = None) -> Emitter:  # fmt: skip
+               target: Target | None = None) -> tuple[Emitter, bool]:  # fmt: skip
     """Return the nest of a running sum, product, maximum or minimum, or of a recurrence.
 
     A register carries the running value: the rows beside each other in memory are lanes of it.
-    Few long rows are cut into blocks (`weft.kernelize.scans.scan_blocks`).
+    Few long rows are cut into blocks (`weft.kernelize.scans.scan_blocks`). On devices of threads
+    rows are those of groups (`weft.kernelize.scans.scan_groups`), or cut into stretches
+    (`weft.kernelize.scans.scan_stretches`), and these loops are to stay as they are: that is
+    returned, too.
     """
     axis = node.attr.axis
     em = Emitter(sources, hoist=False)
     scan = Scan(node, em, stored[node], target)
+    if target is not None and target.style == SIMT:
+        nest = _for_threads(scan, target)
+        if nest is not None:
+            nest.emit()
+            return em, True
     loops, index = open_rows(em, node.shape, axis)
     carry = scan.start(index, "carry")
-    left = Blocks(scan, index, carry).emit() if _is_long(node, scan) else ex.index(0)
+    is_cut = (target is None or target.style != SIMT) and _is_long(node, scan)
+    left = Blocks(scan, index, carry).emit() if is_cut else ex.index(0)
     scan.walk(index, "k", left, scan.extent - left, carry)
     close_rows(em, loops, node.shape, axis)
-    return em
+    return em, False
+
+
+def _for_threads(scan: Scan, target: Target) -> Stretches | None:
+    """Return the nest for a device of threads, None where each thread has a row."""
+    tile = tile_of(scan, target)
+    if tile is not None:
+        return Groups(scan, tile)
+    cut = cut_of(scan, target)
+    return None if cut is None else Stretches(scan, cut.size, cut.stretches)
 
 
 def _is_long(node: Node, scan: Scan) -> bool:

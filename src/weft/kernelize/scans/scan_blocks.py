@@ -48,6 +48,7 @@ from weft.ir.stmt import (
 from weft.kernelize.common.indexing import Index
 from weft.kernelize.common.sizes import upper_bound
 from weft.kernelize.scans.running_value import JOINS, Scan
+from weft.kernelize.scans.summaries import past_product, past_recurrence
 
 LANES: Final = 16  # blocks beside each other in vectors
 UNIT: Final = 16  # elements of which a block is a multiple: a cache line of float32
@@ -55,7 +56,6 @@ LARGEST: Final = 1040  # elements of a block: 128 of them fill half of a second 
 # Blocks of a round, by length of the row.
 COUNTS: Final = ((1 << 17, 128), (1 << 15, 64), (1 << 12, 32), (0, 16))
 CONFLICT: Final = 256  # elements between lanes at which many of them fall into one set of a cache
-MARGIN: Final = 64.0  # factor by which intermediate values stay away from the ends of the range
 
 
 class Blocks:
@@ -224,9 +224,9 @@ class Blocks:
             known.append(em.fresh("known", table.dtype))
             em.emit(Load(known[-1], table, (b,)))
         if scan.is_product:
-            safe, after = self._after_product(carry, *known)
+            safe, after = past_product(carry, *known)
         elif scan.is_linear:
-            safe, after = self._after_recurrence(carry, *known)
+            safe, after = past_recurrence(carry, *known)
         else:
             safe, after = None, scan.join(carry, known[0])
         if safe is None:
@@ -240,32 +240,6 @@ class Blocks:
                       out=False)  # fmt: skip
             em.emit(If(safe, joined, em.close()))
         em.emit(For(b, ex.index(self.blocks), SERIAL, em.close()))
-
-    def _after_product(self, carry: Expr, total: Expr, least: Expr,
-                       most: Expr) -> tuple[Expr, Expr]:  # fmt: skip
-        """Return whether ``carry * total`` is what the loop over the block finds, and that."""
-        size = ex.unary(Op.ABS, carry)
-        infinity = ex.const(float("inf"), self.wide)
-        low, high = (ex.const(v, self.wide) for v in _range(self.wide))
-        inside = low.le(least) & low.le(size * least) & (size * most).le(high)
-        # A block of no infinite value has none if all its running products are finite; a zero or a
-        # product that died away shows in the last one.
-        zero = size.eq(0) & ex.unary(Op.ABS, total).lt(infinity)
-        endless = size.eq(infinity) & ex.const(0, self.wide).lt(ex.unary(Op.ABS, total))
-        return inside | zero | endless | carry.ne(carry), carry * total
-
-    def _after_recurrence(self, carry: Expr, factor: Expr, offset: Expr, steepest: Expr,
-                          farthest: Expr) -> tuple[Expr, Expr]:  # fmt: skip
-        """Return whether ``carry * factor + offset`` is what the loop finds, and that."""
-        exact = self.exact
-        before = ex.cast(carry, exact)
-        high = ex.const(_range(self.wide)[1], exact)
-        reach = ex.unary(Op.ABS, before) * steepest + farthest
-        inside = reach.le(high) & ex.unary(Op.ABS, factor).le(high) & (
-            ex.unary(Op.ABS, offset).le(high))
-        after = ex.cast(ex.mad(before, factor, offset), self.wide)
-        lost = carry.ne(carry)
-        return inside | lost, ex.where(lost, carry, after)
 
     # ---- second pass
 
@@ -307,9 +281,3 @@ def _cut(n: int, unit: int) -> tuple[int, int]:
     least = max(most // 2 // unit * unit, unit)
     sizes = [s for s in range(least, most + 1, unit) if s % CONFLICT] or [most]
     return blocks, min(sizes, key=lambda s: (n % (blocks * s), -s))
-
-
-def _range(wide: DType) -> tuple[float, float]:
-    """Return the magnitudes between which a factor of `MARGIN` changes nothing."""
-    return {"f32": (2.0**-126 * MARGIN, 2.0**127 / MARGIN),
-            "f64": (2.0**-1022 * MARGIN, 2.0**1023 / MARGIN)}[wide.text]

@@ -346,7 +346,8 @@ def _shared(kernel: Kernel, loops: tuple[str, ...], kind: str, around: tuple[str
             if isinstance(parent, For) and parent.kind not in around:
                 raise ScheduleError(what, found=f"the {parent.kind} loop {parent.var.attr} around",
                                     expected=" and ".join(around) + " loops around it")
-        _independent(kernel, site, what, hint)
+        if kind != st.THREADS or not ex.is_const(site.extent, 1):  # which is one thread's
+            _independent(kernel, site, what, hint)
     whole = loops[0]
     for name in loops[1:]:
         before = {s for s in traverse.walk(kernel.body) if isinstance(s, For)}

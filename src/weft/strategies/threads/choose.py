@@ -36,6 +36,7 @@ from weft.strategies.common.nest import (
 )
 from weft.strategies.threads.attention import schedule_attention
 from weft.strategies.threads.contraction import schedule_contraction
+from weft.strategies.threads.scan import schedule_scan
 from weft.strategies.threads.sharing import deal_out, deal_out_sum, keep_rows
 from weft.strategies.threads.transposed import schedule_transposed
 from weft.target import Target
@@ -67,7 +68,8 @@ def choose_for_threads(kernel: Kernel, target: Target, threads: int,
     if kernel.meta.schedule:
         return kernel
     plan = Plan(kernel, target, threads, choices)
-    for stmt in kernel.body:
+    whole = not why and kernel.meta.kind == "scan" and _attempt(plan, schedule_scan)
+    for stmt in () if whole else kernel.body:
         if isinstance(stmt, For) and stmt.kind == st.SERIAL:
             if why or not (_attends(plan, stmt) or _contracts(plan, stmt)):
                 _share(plan, stmt)
@@ -88,11 +90,11 @@ def _contracts(plan: Plan, loop: For) -> bool:
     return _attempt(plan, schedule_contraction, loop)
 
 
-def _attempt(plan: Plan, strategy: Callable[[Plan, str], bool], loop: For) -> bool:
-    """Schedule a nest by a strategy; whether it fits, and the plan is as it was if not."""
+def _attempt(plan: Plan, strategy: Callable[..., bool], *loops: For) -> bool:
+    """Schedule a kernel or nest by a strategy; whether it fits; the plan is as it was if not."""
     saved, decided = plan.schedule.mark(), plan.choices.mark()
     try:
-        if strategy(plan, loop.var.attr):
+        if strategy(plan, *(loop.var.attr for loop in loops)):
             return True
     except ScheduleError as error:
         plan.why.append(f"not {error.operation}: {error.found}")
