@@ -92,6 +92,7 @@ with importing:
     from weft.tensors.api.random import *  # noqa: F403
     from weft.tensors.api.ranges import *  # noqa: F403
     from weft.tensors.api.tensor import Parameter, Tensor
+    from weft.tensors.api.unified import unified
     from weft.tensors.core.devices import (
         devices,
         get_default_device,
@@ -139,7 +140,7 @@ __all__ = ["AllocationError", "AxisError", "BoundsError", "CaptureError", "DType
            "is_grad_enabled", "jit", "kernel", "load", "long", "nan", "ndrange", "newaxis", "nn",
            "no_grad", "optim", "pi", "profile", "random", "sanitize", "save", "set_default_device",
            "set_grad_enabled", "short", "stream", "synchronize", "tune", "uint8", "uint16",
-           "uint32", "uint64", "value_and_grad"]  # fmt: skip
+           "uint32", "uint64", "unified", "value_and_grad"]  # fmt: skip
 __all__ += combined.__all__
 __all__ += creation.__all__
 __all__ += functions.__all__

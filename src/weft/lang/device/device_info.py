@@ -124,8 +124,7 @@ def device_info(device: str | None = None) -> DeviceInfo:
     with importing:
         from weft.driver.context import context
         from weft.driver.report.compute_rate import compute_rate
-        from weft.lang.core.intrinsics import MOST_SHARED, WARP
-        from weft.lang.launch.options import MOST_BLOCKS, MOST_THREADS
+        from weft.lang.core.intrinsics import MOST_BLOCKS, MOST_SHARED, MOST_THREADS, WARP
         from weft.target import ASSUMED, MEASURED, REPORTED, SIMT
 
     place = context(get_default_device() if device is None else device)

@@ -21,8 +21,8 @@ from weft.errors import (
     trim,
 )
 from weft.imports import importing
-from weft.lang.core.intrinsics import MOST_SHARED
-from weft.lang.launch.options import MOST_BLOCKS, MOST_THREADS, Options, Size, sizes_of
+from weft.lang.core.intrinsics import MOST_BLOCKS, MOST_SHARED, MOST_THREADS
+from weft.lang.launch.options import Options, Size, sizes_of
 from weft.lang.launch.resources import check_cluster
 from weft.lang.launch.streams import check_stream
 from weft.lang.launch.variants import failure, place_of, translated, translated_function
