@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from weft.backends import cpu, registry
 from weft.backends.registry import Backend
 from weft.errors import CopyError, HandleError, LaunchError
-from weft.runtimes.base import Event, Failure, consume
+from weft.runtimes.base import Event, Failure, consume, inside
 from weft.runtimes.load import InFlight
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.device_pool import DevicePool, part
@@ -99,7 +99,7 @@ class Queue:
         if getattr(handle, "device", None) is not self.device:
             raise HandleError("launch", found="memory of another device",
                               expected=f"memory of {self.device.name}")
-        return handle.hidden + view.offset
+        return handle.hidden + inside(view).offset
 
     def fits(self, view, nbytes):
         if not 0 <= nbytes <= view.buffer.nbytes - view.offset:

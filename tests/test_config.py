@@ -296,3 +296,18 @@ def test_wrong_environment_does_not_break_the_import():
         [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=False
     )
     assert done.stdout == "ok\n", done.stderr
+
+
+@pytest.mark.parametrize("text", ["[backends.cpu]\nenabled = 'yes'", "unknown = 1",
+                                  "[autotune]\nn_seeds = 1.5", "cc = 3", "tune_seconds = 0",
+                                  "[backends]\ncpu = 3", "[backends.opencl]\nids = [-1]"])
+def test_what_is_wrong_in_the_file_names_the_file(load, tmp_path, text):
+    with pytest.raises(ParseError, match=f"in {tmp_path}") as caught:
+        load(text)
+    assert str(caught.value).count(str(tmp_path)) == 1
+
+
+def test_what_is_wrong_in_the_environment_does_not_name_the_file(load, tmp_path):
+    with pytest.raises(ParseError, match="WEFT_NUM_THREADS") as caught:
+        load("", WEFT_NUM_THREADS="two")
+    assert str(tmp_path) not in str(caught.value)

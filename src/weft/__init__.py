@@ -57,6 +57,7 @@ with importing:
     from weft.lang.compute import compute, ndrange
     from weft.lang.critical import critical
     from weft.lang.device import gpu
+    from weft.lang.device.device_info import device_info
     from weft.lang.launch.decorators import kernel
     from weft.lang.launch.device_function import func
     from weft.lang.launch.options import cdiv
@@ -91,6 +92,7 @@ with importing:
     from weft.tensors.api.random import *  # noqa: F403
     from weft.tensors.api.ranges import *  # noqa: F403
     from weft.tensors.api.tensor import Parameter, Tensor
+    from weft.tensors.api.unified import unified
     from weft.tensors.core.devices import (
         devices,
         get_default_device,
@@ -131,14 +133,14 @@ __all__ = ["AllocationError", "AxisError", "BoundsError", "CaptureError", "DType
            "DependenceWarning", "DeviceError", "GradientError", "Parameter", "RangeError",
            "ShapeError", "Tensor", "Variable", "VariableError", "WeftError", "__version__",
            "autograd", "bfloat16", "bool", "build", "cdiv", "cg", "compile_count", "compute",
-           "constexpr", "critical", "devices", "double", "e", "enable_grad", "event", "finfo",
-           "float", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "from_file",
-           "func", "fuse", "get_default_device", "gpu", "grad", "half", "iinfo", "inf",
-           "inference_mode", "int", "int8", "int16", "int32", "int64", "interpret",
-           "is_available", "is_grad_enabled", "jit", "kernel", "load", "long", "nan", "ndrange",
-           "newaxis", "nn", "no_grad", "optim", "pi", "profile", "random", "sanitize", "save",
-           "set_default_device", "set_grad_enabled", "short", "stream", "synchronize", "tune",
-           "uint8", "uint16", "uint32", "uint64", "value_and_grad"]  # fmt: skip
+           "constexpr", "critical", "device_info", "devices", "double", "e", "enable_grad", "event",
+           "finfo", "float", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64",
+           "from_file", "func", "fuse", "get_default_device", "gpu", "grad", "half", "iinfo", "inf",
+           "inference_mode", "int", "int8", "int16", "int32", "int64", "interpret", "is_available",
+           "is_grad_enabled", "jit", "kernel", "load", "long", "nan", "ndrange", "newaxis", "nn",
+           "no_grad", "optim", "pi", "profile", "random", "sanitize", "save", "set_default_device",
+           "set_grad_enabled", "short", "stream", "synchronize", "tune", "uint8", "uint16",
+           "uint32", "uint64", "unified", "value_and_grad"]  # fmt: skip
 __all__ += combined.__all__
 __all__ += creation.__all__
 __all__ += functions.__all__

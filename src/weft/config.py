@@ -46,8 +46,9 @@ In ``NAME``, every character that is not a letter or digit is written ``_``: ``c
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from weft.errors import ParseError
 from weft.imports import Late, importing
 
 if TYPE_CHECKING:
@@ -329,7 +330,18 @@ class Config(_Record):
         source = os.environ if environ is None else environ
         env = {key: value.strip() for key, value in source.items()}
         named = env.get("WEFT_CONFIG", "")
-        file = settings.read_file(named or _default_path(), bool(named))
+        path = named or _default_path()
+        file = settings.read_file(path, bool(named))
+        try:
+            return cls._read(env, file)
+        except ParseError as error:
+            if not error.operation.startswith("WEFT_"):  # those are of the environment
+                error.hint = f"in {path}" if error.hint is None else f"{error.hint}; in {path}"
+            raise
+
+    @classmethod
+    def _read(cls, env: Mapping[str, str], file: Mapping[str, Any]) -> "Config":
+        """Return what the environment and the keys of the config file say."""
         settings.known("config", file, _FILE_KEYS)
         tiered = settings.boolean("tiered", file.get("tiered", False))
         packs = settings.boolean("pack_weights", file.get("pack_weights", False))

@@ -182,3 +182,12 @@ def test_A13_entry_points_bring_backends(monkeypatch):
     assert reasons["bad"] == "ImportError: its driver is missing"
     assert "expected a Backend" in reasons["odd"]
     assert not reasons["toy"]
+
+
+def test_A1_ids_that_no_device_has_are_the_reason(monkeypatch):
+    registry.register(fake())
+    monkeypatch.setenv("WEFT_BACKEND_TOY_IDS", "7")
+    config.reset()
+    found = registry.probe("toy")
+    assert found.devices == ()
+    assert found.reason == "the configuration allows none of its ids, 0 to 1"

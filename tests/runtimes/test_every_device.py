@@ -146,6 +146,30 @@ def test_A3_stale_and_foreign_buffers_are_refused(device):
                 use(wrong)
 
 
+def test_A3_parts_that_begin_outside_of_their_buffer_are_refused(device, keeps, rng):
+    """Memory of others lies there: a negative offset would read it, or write over it."""
+    pool, queue = device.pool, device.queue
+    sent = rng.integers(0, 256, 64, np.uint8)
+    held, other = put(pool, sent), pool.allocate(64)
+    for offset in (-1, -8, 65, 1 << 40, "8", None):
+        wrong = View(held, offset)
+        for use in (lambda b: pool.host_to_pool(np.zeros(0, np.uint8), b),
+                    lambda b: pool.pool_to_host(b, np.zeros(8, np.uint8)),
+                    lambda b: queue.copy(b, other, 8), lambda b: queue.copy(other, b, 8),
+                    lambda b: queue.copy(other, b), lambda b: queue.fill(b, 8)):  # fmt: skip
+            with pytest.raises((HandleError, CopyError)):
+                use(wrong)
+    np.testing.assert_array_equal(get(pool, held), sent if keeps else 0)
+
+
+def test_A7_what_is_no_number_of_bytes_is_no_allocation(device):
+    used = device.pool.bytes_in_use
+    for nbytes in (-1, "3", 2.5, None, 1 << 70):
+        with pytest.raises(AllocationError):
+            device.pool.allocate(nbytes)
+    assert device.pool.bytes_in_use == used
+
+
 def test_A8_copies_and_fills_of_parts(device, keeps):
     pool, queue = device.pool, device.queue
     held = put(pool, np.arange(64, dtype=np.uint8))

@@ -418,6 +418,8 @@ def _probe(family: str) -> tuple[Found, Backend | None]:
     devices = tuple([str(DeviceName(family, i, "", name))
                      for i, name in zip(ordinals, called, strict=True)])
     reason = "" if devices else "no device of it was found"
+    if count and not devices:
+        reason = f"the configuration allows none of its ids, 0 to {count - 1}"
     return Found(family, reason, devices, ordinals, said), found
 
 

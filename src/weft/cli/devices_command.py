@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from weft.target import Target
 
 
@@ -22,8 +24,12 @@ def _products(target: Target) -> str:
 
 
 @click.command(name="devices")
-def command() -> None:
-    """List the devices, and say why others are absent."""
+@click.argument("name", required=False)
+def command(name: str | None) -> None:
+    """List the devices, and say why others are absent.
+
+    With the NAME of one, what it can do, and who says so.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -31,6 +37,10 @@ def command() -> None:
     from weft.backends import registry
 
     table = Table(box=None, pad_edge=False)
+    if name is not None:
+        _describe(name, table)
+        Console().print(table)
+        return
     for title in ("device", "state", "what"):
         table.add_column(title)
     for found in (*registry.available(), *registry.more_pairs()):
@@ -45,6 +55,28 @@ def command() -> None:
             words = (said[number] if state == "ready" and number < len(said) else "") or what
             table.add_row(name, state, escape(words))
     Console().print(table)
+
+
+def _describe(name: str, table: Table) -> None:
+    """Fill a table with what a device can do."""
+    from weft.lang.device.device_info import DeviceInfo, Figure, device_info
+
+    for title in ("figure", "value", "source"):
+        table.add_column(title)
+    found = device_info(name)
+    for field in DeviceInfo.__annotations__:
+        figure = getattr(found, field)
+        if not isinstance(figure, Figure):
+            continue
+        value = figure.value
+        if isinstance(value, dict):
+            for use in sorted(set().union(*value.values())):
+                table.add_row(f"{field}: {use}", ", ".join(k for k, v in value.items() if use in v),
+                              figure.source)
+            continue
+        shown = f"{value:.3g}" if isinstance(value, float) else (
+            ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value))
+        table.add_row(field, shown, figure.source)
 
 
 def _description(family: str) -> str:

@@ -13,7 +13,7 @@ from weft.errors import DeviceError, HandleError, WeftError
 
 __all__ = ["Device", "Event", "Failure", "Image", "Library", "Loadable", "Memory",
            "ObjectCompiler", "ObjectLoader", "Pool", "Program", "Queue", "View", "consume",
-           "driving"]  # fmt: skip
+           "driving", "inside"]  # fmt: skip
 
 
 class Failure(NamedTuple):
@@ -146,6 +146,24 @@ class View(NamedTuple):
 
     buffer: Any
     offset: int = 0
+
+
+def inside(view: View) -> View:
+    """Return a part of a buffer if it begins in it.
+
+    Raises
+    ------
+    HandleError
+        If it begins before or behind it, where other memory is.
+    """
+    try:
+        begins_inside = 0 <= view.offset <= view.buffer.nbytes
+    except TypeError:
+        begins_inside = False
+    if not begins_inside:
+        raise HandleError("part of a buffer", found=f"a begin at byte {view.offset!r}",
+                          expected=f"one from 0 to {view.buffer.nbytes}, the bytes of the buffer")
+    return view
 
 
 class Loadable(Protocol):

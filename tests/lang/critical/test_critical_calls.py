@@ -704,3 +704,23 @@ def test_a_processor_that_is_no_number():
 
     with pytest.raises(DeviceError, match="CPU first"), double.pinned():
         pass
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_memory_of_another_device_is_refused_and_never_a_copy(nested):
+    @weft.critical
+    def twice(x):
+        held = x[0] if nested else x
+        for i in range(len(held)):
+            held[i] *= 2
+
+    here = np.arange(4.0)
+    twice((here,) if nested else here)
+    for device in ("interpreter", "null"):
+        there = weft.arange(4.0, device=device)
+        with pytest.raises(DeviceError) as caught:
+            twice((there,) if nested else there)
+        message = str(caught.value)
+        for said in ("call of twice", f"memory of {device}", "to('cpu')", "twice((there"):
+            assert said in message, said
+    assert here.tolist() == [0.0, 2.0, 4.0, 6.0]

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from weft.errors import LaunchError, outermost
 from weft.ir.stmt import MOST_WAITING
-from weft.lang.core.intrinsics import MOST_SHARED
-from weft.lang.launch.options import MOST_THREADS
+from weft.lang.core.intrinsics import MOST_SHARED, MOST_THREADS
 from weft.lang.launch.streams import Event, Stream
 
 __all__ = [

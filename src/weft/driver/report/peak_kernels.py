@@ -93,23 +93,29 @@ def _requests(memories: tuple[Memory, ...], c: Expr, k: Expr) -> tuple[Stmt, ...
                  for place in range(_WIDE // _LINE) for memory in memories)
 
 
-def fma_kernel(threads: int) -> tuple[Kernel, int]:
-    """Return a kernel of independent chains of FMA on each thread, and its operations."""
+def fma_kernel(threads: int, rounds: int = _ROUNDS, lanes: int = _LANES,
+               fused: bool = True) -> tuple[Kernel, int]:  # fmt: skip
+    """Return a kernel of independent chains of FMA on each thread, and its operations.
+
+    A chain has a vector of `lanes` elements; one is a number. What is not `fused` is a product and
+    a sum, for devices on which a multiply-add of one rounding is more than an instruction.
+    """
     out = Memory("out", dt.float32, (ex.index(threads), ex.index(_CHAINS)))
     t, k = ex.var("t"), ex.var("k")
     accumulators = []
     for chain in range(_CHAINS):
         acc = ex.var(f"acc{chain}", dt.float32, 1)
         factor = ex.const(0.999 + chain * 1e-5, dt.float32)
-        accumulators.append(Accumulator(acc, ex.const(0.0, dt.float32),
-                                        ex.mad(acc, factor, 1.0), lhs(acc) + rhs(acc)))
-    lane = ex.var("lane")
-    axes = (Axis(k, ex.index(_ROUNDS), SERIAL), Axis(lane, ex.index(_LANES), VECTOR))
+        step = ex.mad(acc, factor, 1.0) if fused else acc * factor + 1.0
+        accumulators.append(Accumulator(acc, ex.const(0.0, dt.float32), step, lhs(acc) + rhs(acc)))
+    axes: tuple[Axis, ...] = (Axis(k, ex.index(rounds), SERIAL),)
+    if lanes > 1:
+        axes += (Axis(ex.var("lane"), ex.index(lanes), VECTOR),)
     reduce = Reduce(axes, tuple(accumulators), ())
     stores = tuple(Store(out, (t, ex.index(i)), a.var) for i, a in enumerate(accumulators))
     body = For(t, ex.index(threads), PARALLEL, (reduce, *stores))
     return Kernel("peak_fma", (out,), (body,), Meta("custom")), (
-        threads * _ROUNDS * _LANES * _CHAINS * 2
+        threads * rounds * lanes * _CHAINS * 2
     )
 
 

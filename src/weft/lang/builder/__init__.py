@@ -11,7 +11,7 @@
         a = f.scalar("a", weft.float32)
         with f.parallel(n, at=("photo.img", 2, 1)) as (i,):
             f.store(y, i, f.op("*", a, f.load(x, i), at=("photo.img", 2, 9)))
-    scale = f.build()
+    scale = f.program
     scale(x, y, 2.0)
 
 A `function` is made of loops, which Weft maps to threads and vectors; a `kernel` is what one thread

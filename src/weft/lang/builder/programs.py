@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from weft.config import watchers
-from weft.driver.context import host_context
+from weft.driver.context import context, host_context
 from weft.driver.lru_table import room
-from weft.errors import LaunchError, UnsupportedError, outermost, outermost_methods
+from weft.errors import LaunchError, UnsupportedError, outermost_methods
 from weft.imports import importing
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -23,28 +23,26 @@ from weft.lang.builder.grids import (
     without_reductions,
 )
 from weft.lang.builder.parameters import Signature, value_of
-from weft.lang.launch.launch import Configured, KernelFunction, native_launcher
+from weft.lang.builder.quick_calls import comes_again, quicken
+from weft.lang.launch.launch import Configured, KernelFunction, load_at
 from weft.lang.launch.options import Options, Size
-from weft.lang.launch.variants import failure
+from weft.lang.launch.variants import failure, place_of
 from weft.passes.spmd.early_exit import may_exit_early
-from weft.runtimes.native.calls.callables import native_class, set_code, takes_code
+from weft.runtimes.native.calls.callables import native_class, set_code
 from weft.tensors.core.devices import get_default_device
 from weft.tensors.core.fusion_scope import active
 from weft.weak import Living
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from weft.driver.launch import Failed, Loaded, LoadedOnDevice
+    from weft.driver.context import Context
+    from weft.driver.launch import Loaded, LoadedOnDevice
     from weft.lang.launch.marshal import Host
     from weft.lang.launch.sanitizer_report import Report
-    from weft.runtimes.native.calls.launches import Context
+    from weft.runtimes.native.calls.launches import Context as NativeContext
 
 __all__ = ["BuiltFunction", "BuiltKernel", "NativeFunction"]
 
-_AGAIN: Final = 2  # calls with arrays of the same sizes, after which they go to native code
 _MOST_VARIANTS: Final = 512  # shapes of launches whose code a program keeps
-_MOST_SEEN: Final = 64  # kinds of calls that are counted
 _LEVELS: Final = ("loop", "schedule", "kernel", "source")
 
 
@@ -65,13 +63,16 @@ class BuiltFunction:
         self.name = kernel.name
         self._kernel, self.signature, self._parallel = kernel, signature, tuple(parallel)
         self._native: list[tuple[Launch, Loaded]] | None = None
+        self._elsewhere: dict[str, list[tuple[Launch, LoadedOnDevice]]] = {}  # by device
         self._launches: list[Launch] | None = None
-        self._contexts: list[Context] = []
+        self._contexts: list[NativeContext] = []
         self._seen: dict[Any, int] = {}
         _functions.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        """Run the function on the default device; it is finished when this returns.
+        """Run the function where its tensors are; it is finished when this returns.
+
+        Without any tensor that is the default device, to which arrays of the host are copied.
 
         Raises
         ------
@@ -79,17 +80,27 @@ class BuiltFunction:
             If the arguments are not what was declared, or the function reported a failure.
         BoundsError
             If it accessed an element that is not there.
+        DeviceError
+            If its tensors are on several devices, or on one that computes nothing.
+        UnsupportedError
+            If it asks for something that the device does not have, with its line.
         """
-        if get_default_device().startswith("interpreter"):
+        if context(get_default_device()).interprets:
             self.interpret(*args, **named)
             return
         host = self._passed(args, named)
+        place = place_of(host, "auto")
+        if not place.is_native:
+            if place.interprets:
+                self.interpret(*args, **named)
+            else:
+                self._run_elsewhere(host, place)
+            return
         if self._native is None:
             with importing:
                 from weft.driver.launch import load_kernel
 
-            context = host_context()
-            self._native = [(part, load_kernel(part.kernel, context)) for part in self.launches]
+            self._native = [(part, load_kernel(part.kernel, place)) for part in self.launches]
         values = host.variables
         with host.turn(self.signature.written) as host.alone, host:
             self.signature.resolve(self.name, host, True)
@@ -107,11 +118,41 @@ class BuiltFunction:
 
     _miss = __call__  # what native code calls with arguments that it does not know
 
+    def _run_elsewhere(self, host: Host, place: Context) -> None:
+        """Run the function on a device with memory of its own."""
+        with importing:
+            from weft.lang.launch.device_launch import device_memory
+            from weft.lang.launch.tensors import Distant
+
+        parts = self._elsewhere.get(place.name)
+        if parts is None:
+            parts = self._elsewhere[place.name] = [
+                (part, cast("LoadedOnDevice", _loaded_at(place, part.kernel, "function")))
+                for part in self.launches]
+        host.distant, values = Distant(), host.variables
+        with host.turn(self.signature.written) as host.alone, host:
+            self.signature.resolve(self.name, host, True)
+            try:
+                with device_memory(host, host.addresses, self._kernel.params,
+                                   self.signature.written, place) as memory:
+                    for part, loaded in parts:
+                        if any(value_of(n, values) < 1 for n in part.blocks):
+                            continue
+                        failed = loaded.run(memory, [values[v] for v in loaded.variables])
+                        if failed is not None:
+                            break
+                    else:
+                        failed = None
+            finally:
+                host.finish()
+        if failed is not None:
+            raise failure(self.name, failed)
+
     def _quicken(self, part: Launch, loaded: Loaded, host: Host, args: tuple[Any, ...]) -> None:
         """Let calls on arrays of such sizes run in native code, from the second of them on."""
         blocks = [value_of(n, host.variables) for n in part.blocks]
         many = math.prod(blocks)
-        if many and _comes_again(self._seen, self.signature, host, args):
+        if many and comes_again(self._seen, self.signature, host, args):
             quicken(self, self._contexts, loaded, self.signature, host, args,
                     lambda failed: failure(self.name, failed), many * part.threads, many, True)
 
@@ -217,8 +258,7 @@ class BuiltKernel(KernelFunction):
         self.options = Options(fastmath=kernel.meta.fastmath)
         self._kernel, self._shared, self.signature = kernel, shared, signature
         self._specials = dict(specials)
-        self._loaded: dict[Any, Loaded | LoadedOnDevice] = {}
-        self._configured = {}
+        self._begin()
         self.waits = any(isinstance(s, Barrier) and s.scope == "grid" for s in walk(kernel.body))
 
     def _nest_of(self, types: Any, launch: Any,
@@ -234,7 +274,7 @@ class BuiltKernel(KernelFunction):
                 shared: int | None = None) -> Self:  # fmt: skip
         """Compile the kernel now, for a block of some size and a grid of `ndim` axes."""
         del args
-        self._made((2,) * ndim, block, None, shared).loaded()
+        self._made((2,) * ndim, block, None, shared).loaded(context())
         return self
 
     def _typed(self, what: str, block: Size | None, args: tuple[Any, ...], ndim: int,
@@ -315,7 +355,17 @@ class BuiltLaunch(Configured):
         if self.goes_elsewhere(args):
             return
         host = self.take(args)
-        loaded = self.loaded()
+        place = place_of(host, "auto")
+        if place.interprets:
+            self.carry_out(args)
+            return
+        if not place.is_native:
+            with importing:
+                from weft.lang.launch.device_launch import launch_on_device
+
+            launch_on_device(self, host, cast("LoadedOnDevice", self.loaded(place)))
+            return
+        loaded = cast("Loaded", self.loaded(place))
         values = host.variables
         with host.turn(kernel.signature.written) as host.alone, host:
             kernel.signature.resolve(kernel.name, host, False)
@@ -323,7 +373,7 @@ class BuiltLaunch(Configured):
             host.finish()
         if failed is not None:
             raise failure(kernel.name, failed, self)
-        if _comes_again(self._seen, kernel.signature, host, args):
+        if comes_again(self._seen, kernel.signature, host, args):
             blocks = math.prod(self.grid)
             quicken(self, self._launches, loaded, kernel.signature, host, args,
                     lambda failed: failure(kernel.name, failed, self),
@@ -331,18 +381,17 @@ class BuiltLaunch(Configured):
 
     _miss = __call__  # what native code calls with arguments that it does not know
 
-    def loaded(self) -> Loaded:
-        """Return the code, compiling it if this is the first launch of such a shape."""
+    def loaded(self, place: Context) -> Loaded | LoadedOnDevice:
+        """Return the code for a device, compiling it if this is the first such launch there."""
         kernel = self.kernel
-        key = self.block, self.ndim, self.grid if kernel.waits else None
+        key = (self.block, self.ndim, self.grid if kernel.waits else None,
+               "" if place.is_native else place.name)
         found = kernel._loaded.get(key)
         if found is None:
-            with importing:
-                from weft.driver.launch import load_kernel
-
-            found = room(kernel._loaded, _MOST_VARIANTS)[key] = load_kernel(
-                kernel.nest(self.block, self.ndim, grid=self.grid), host_context())
-        return cast("Loaded", found)
+            nest = kernel.nest(self.block, self.ndim, grid=self.grid)
+            found = _loaded_at(place, nest, "kernel")
+            room(kernel._loaded, _MOST_VARIANTS)[key] = found
+        return found
 
     def take(self, args: tuple[Any, ...]) -> Host:
         """Return what a launch with some arguments passes."""
@@ -371,59 +420,11 @@ class BuiltLaunch(Configured):
 NativeLaunch: Final = native_class(BuiltLaunch)
 
 
-def _comes_again(seen: dict[Any, int], signature: Signature, host: Host,
-                 args: tuple[Any, ...]) -> bool:  # fmt: skip
-    """Count a call; whether calls like it, with arrays of these sizes, are worth native code."""
-    key = tuple(map(type, args)), tuple(host.types.values()), *signature.sizes_of(host).values()
-    seen[key] = seen.get(key, 0) + 1
-    if seen[key] < _AGAIN:
-        native_launcher()  # its own code is compiled by the first call, which takes long anyway
-    return seen[key] == _AGAIN and len(seen) <= _MOST_SEEN
-
-
-def quicken(instance: Any, contexts: list[Context], loaded: Loaded, signature: Signature,
-            host: Host, args: tuple[Any, ...], error: Callable[[Failed], Exception], threads: int,
-            blocks: int, apart: bool) -> None:  # fmt: skip
-    """Let calls like one that went well, on arrays of the same sizes, run in native code.
-
-    Parameters
-    ----------
-    instance, contexts
-        What is called, and its list of native launches.
-    loaded, signature, host, args
-        What it runs, what it takes, and what that call passed.
-    error
-        Returns the error that a failure is.
-    threads, blocks
-        How many there are in all.
-    apart
-        Whether its arrays must not overlap.
-    """
-    from weft.driver import counters
-    from weft.lang.launch.launch import native_launcher
-    with importing:
-        from weft.lang.launch.native_launch import Python, Rows
-
-    launcher = None if counters.active() is not None else native_launcher()
-    if launcher is None or not takes_code(type(instance)):  # or calls are recorded
-        return
-
-    @outermost
-    def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
-        raise error(loaded.failed(code, value, bound))
-
-    sizes = signature.sizes_of(host)
-    rows = Rows(loaded, len(args), {**host.variables, **sizes})
-    rows.written = signature.written
-    try:
-        for k, (value, (param, kind)) in enumerate(zip(args, host.types.items(), strict=True)):
-            rows.take(1 + k, param, kind, value, True)
-    except Python:
-        return
-    rows.constants(known=sizes, apart=apart)
-    context = rows.assemble(launcher, fail, threads, blocks)
-    if context is not None:
-        launcher.attach(instance, contexts, context)
+def _loaded_at(place: Context, kernel: Kernel, kind: str) -> Loaded | LoadedOnDevice:
+    """Return a program, or a part of it, compiled for a device; errors tell its own line."""
+    placed = (kernel.locations.get(s) for s in walk(kernel.body))
+    where = next(((p.file, p.line) for p in placed if p is not None and p.file), None)
+    return load_at(place, kernel, (), f"{kind} {kernel.name}", where)
 
 
 def _marked(kernel: Kernel) -> Kernel:
@@ -456,4 +457,3 @@ def _text(parts: Sequence[Kernel], whole: Kernel, level: str) -> str:
     if level == "schedule":
         return "\n".join(print_kernel(b.scheduled) for b in made)
     return "\n".join(print_linear(b.linear) if level == "kernel" else b.source for b in made)
-

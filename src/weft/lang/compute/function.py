@@ -254,9 +254,19 @@ class ComputeFunction:
             in_order = (("compute", True), ("wish vectors", False), ("wish threads", False))
             meta = written.kernel.meta.replace(hints=in_order)
             kernel = written.kernel.replace(meta=meta)
-            loaded = _load(kernel, call.place or host_context(), written.constants)
+            loaded = self.load(kernel, call.place, written.constants)
             family[()] = loaded  # type: ignore[assignment]
         return family[()]  # type: ignore[return-value]
+
+    def load(self, kernel: Kernel, place: Context | None,
+             constants: Sequence[Any]) -> Loaded | LoadedOnDevice:  # fmt: skip
+        """Return a kernel compiled for a device; what that lacks is an error with its line."""
+        with importing:
+            from weft.lang.launch.launch import load_at
+
+        code = self.__weft_function__.__code__
+        return load_at(place or host_context(), kernel, constants, f"function {self.__name__}",
+                       (code.co_filename, code.co_firstlineno))
 
     def _interpret(self, host: Arguments) -> None:
         with importing:
@@ -357,12 +367,4 @@ class _Compiled:
         hints = (("compute", True), ("noalias", True), *wishes)
         kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))
         self.report = function._check_requests(kernel, written, call.place)
-        self.fast = _load(kernel, call.place or host_context(), written.constants)
-
-
-def _load(kernel: Kernel, place: Context, constants: Sequence[Any]) -> Loaded | LoadedOnDevice:
-    """Return a kernel compiled for a device."""
-    with importing:
-        from weft.driver.launch import load_kernel, load_on_device
-
-    return (load_kernel if place.is_native else load_on_device)(kernel, place, constants)
+        self.fast = function.load(kernel, call.place, written.constants)

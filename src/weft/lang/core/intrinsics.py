@@ -8,8 +8,11 @@ from typing import Any, Final, NoReturn
 
 from weft.errors import KernelError
 
-__all__ = ["DEVICE", "MOST_SHARED", "WARP", "Everyone", "Intrinsic", "Special", "intrinsic"]
+__all__ = ["DEVICE", "MOST_BLOCKS", "MOST_SHARED", "MOST_THREADS", "WARP", "Everyone",
+           "Intrinsic", "Special", "intrinsic"]  # fmt: skip
 
+MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)  # of a launch along x, y and z
+MOST_THREADS: Final = 1024  # of a block
 MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
 WARP: Final = 32  # threads of a warp, whatever the width of a vector
 DEVICE: Final = {"threadIdx", "blockIdx", "blockDim", "gridDim", "laneid", "warpsize"}  # names

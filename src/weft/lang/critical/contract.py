@@ -14,7 +14,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.errors import DTypeError, KernelError, LaunchError, RangeError, ShapeError
+from weft.backends.registry import HOST
+from weft.driver.context import context
+from weft.errors import (
+    DeviceError,
+    DTypeError,
+    KernelError,
+    LaunchError,
+    RangeError,
+    ShapeError,
+)
 from weft.exchange import host as exchange
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
@@ -29,6 +38,7 @@ from weft.lang.values.types import (
     bits_of,
 )
 from weft.runtimes.native.calls import critical_ir as ir
+from weft.tensors.core.lazy_tensor import TensorCore
 
 __all__ = ["Arguments", "Signature", "parameter_of", "value_of"]
 
@@ -130,6 +140,12 @@ class Arguments:
                           expected=expected)
 
     def _take(self, name: str, value: Any, wanted: KernelType | None) -> KernelType:
+        if isinstance(value, TensorCore) and not context(value.device).is_native:
+            raise DeviceError(f"call of {self.name}", found=f"{name}, memory of {value.device}",
+                              expected=f"memory of this process: critical functions are machine "
+                              f"code of the device {HOST}",
+                              hint=f"copy it there first, as in {name}.to({HOST!r}), or write it "
+                              "as a kernel, which runs where its tensors are")
         if isinstance(wanted, ScalarType):
             return self._number(name, value, wanted.dtype)
         if isinstance(wanted, ArrayType):

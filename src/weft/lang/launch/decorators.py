@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from weft.errors import DeviceError, KernelError, outermost
-from weft.lang.core.intrinsics import MOST_SHARED
+from weft.lang.core.intrinsics import MOST_SHARED, MOST_THREADS
 from weft.lang.launch.launch import KernelFunction
-from weft.lang.launch.options import MOST_THREADS, Options, Size, sizes_of
+from weft.lang.launch.options import Options, Size, sizes_of
 from weft.lang.launch.promises import promises
 from weft.lang.launch.resources import KINDS, LEVELS, resources
 from weft.tensors.core.devices import devices, is_available

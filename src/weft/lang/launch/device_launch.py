@@ -8,7 +8,8 @@ other, too.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.ir.size import evaluate
@@ -17,11 +18,15 @@ from weft.lang.launch.variants import failure
 from weft.runtimes.base import View
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from weft.driver.context import Context
     from weft.driver.launch import Failed, LoadedOnDevice
+    from weft.ir.stmt import Memory
     from weft.lang.launch.marshal import Host
     from weft.lang.launch.protocol import Launched
 
-__all__ = ["launch_on_device", "run_on_device"]
+__all__ = ["device_memory", "launch_on_device", "run_on_device"]
 
 _ALIGNMENT: Final = 64  # of what is copied, as it is in the memory that it comes from
 
@@ -67,25 +72,43 @@ def run_on_device(host: Host, addresses: Sequence[int], loaded: LoadedOnDevice) 
     loaded
         The kernel.
     """
+    with device_memory(host, addresses, loaded.params, loaded.written, loaded.context) as memory:
+        return loaded.run(memory, [host.variables[name] for name in loaded.variables])
+
+
+@contextmanager
+def device_memory(host: Host, addresses: Sequence[int], params: Sequence[Memory],
+                  written: Container[str], context: Context) -> Iterator[list[View]]:  # fmt: skip
+    """Have the arguments of kernels in memory of a device; what is written is copied back.
+
+    Parameters
+    ----------
+    host
+        The arguments, which know what addresses of memory of devices stand for.
+    addresses
+        One for each memory of the kernels.
+    params, written
+        These memories, and the names of those that the kernels write to.
+    context
+        The device.
+    """
     values, distant = host.variables, host.distant or Distant()
-    sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in loaded.params]
+    sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in params]
     places = [distant.place(address) for address in addresses]
-    spans = _spans([(address, address + size, m.name in loaded.written)
-                    for address, size, place, m in zip(addresses, sizes, places, loaded.params,
+    spans = _spans([(address, address + size, m.name in written)
+                    for address, size, place, m in zip(addresses, sizes, places, params,
                                                        strict=True) if place is None])
-    pool = loaded.context.runtime.pool
+    pool = context.runtime.pool
     copies: list[tuple[_Span, Any]] = []
     for span in spans:
         held = pool.allocate(span.end - span.start + _ALIGNMENT)
         pool.host_to_pool(_bytes(span), View(held, span.start % _ALIGNMENT))
         copies.append((span, held))
-    memory = [place or (_view(copies, address) if size else View(pool.allocate(1)))
-              for place, address, size in zip(places, addresses, sizes, strict=True)]
-    failed = loaded.run(memory, [values[name] for name in loaded.variables])
+    yield [place or (_view(copies, address) if size else View(pool.allocate(1)))
+           for place, address, size in zip(places, addresses, sizes, strict=True)]
     for span, held in copies:
         if span.written:
             pool.pool_to_host(View(held, span.start % _ALIGNMENT), _bytes(span))
-    return failed
 
 
 def _spans(ranges: list[tuple[int, int, bool]]) -> list[_Span]:

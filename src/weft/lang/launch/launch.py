@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from weft.config import config, watchers
@@ -21,8 +21,8 @@ from weft.errors import (
     trim,
 )
 from weft.imports import importing
-from weft.lang.core.intrinsics import MOST_SHARED
-from weft.lang.launch.options import MOST_BLOCKS, MOST_THREADS, Options, Size, sizes_of
+from weft.lang.core.intrinsics import MOST_BLOCKS, MOST_SHARED, MOST_THREADS
+from weft.lang.launch.options import Options, Size, sizes_of
 from weft.lang.launch.resources import check_cluster
 from weft.lang.launch.streams import check_stream
 from weft.lang.launch.variants import failure, place_of, translated, translated_function
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from weft.runtimes.native.calls.launches import Context as NativeLaunch
     from weft.runtimes.native.calls.launches import Launcher
 
-__all__ = ["Configured", "KernelFunction", "native_launcher"]
+__all__ = ["Configured", "KernelFunction", "load_at", "native_launcher"]
 
 _MOST_CONFIGURED: Final = 256  # shapes of launches that a kernel keeps ready
 _MOST_VARIANTS: Final = 512  # kinds of arguments and blocks whose code it keeps
@@ -77,6 +77,10 @@ class KernelFunction:
         keep(function)
         self._given = wanted
         self._known: Signature | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without code; settings that change make launches that are kept ready void."""
         self._loaded: dict[Any, Loaded | LoadedOnDevice] = {}
         self._configured = {}
         _kernels.add(self)
@@ -465,15 +469,28 @@ def native_launcher() -> Launcher | None:
 
 def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
           place: Context) -> Loaded | LoadedOnDevice:  # fmt: skip
+    nest, constants = translated(kernel, types, launch)
+    code = kernel.__weft_function__.__code__
+    return load_at(place, nest, constants, f"kernel {kernel.__name__}",
+                   (code.co_filename, code.co_firstlineno))
+
+
+def load_at(place: Context, nest: Kernel, constants: Sequence[Any], what: str,
+            where: tuple[str, int] | None) -> Loaded | LoadedOnDevice:  # fmt: skip
+    """Return a kernel compiled for a device.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        If it asks for something that the device does not have: with the device, `what` it is part
+        of, and its line, or `where` that stands.
+    """
     with importing:
         from weft.driver.launch import load_kernel, load_on_device
 
-    nest, constants = translated(kernel, types, launch)
     try:
         return (load_kernel if place.is_native else load_on_device)(nest, place, constants)
     except UnsupportedError as error:  # of the device
-        code = kernel.__weft_function__.__code__
-        where = error.line or (code.co_filename, code.co_firstlineno)
-        raise UnsupportedKernelError(f"kernel {kernel.__name__} on {place.name}",
+        raise UnsupportedKernelError(f"{what} on {place.name}",
                                      found=error.found or error.operation, expected=error.expected,
-                                     hint=error.hint, where=where) from None
+                                     hint=error.hint, where=error.line or where) from None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from weft.errors import raised
 from weft.ir.record import Record
 
-__all__ = ["MOST_BLOCKS", "MOST_THREADS", "Options", "Size", "cdiv", "sizes_of"]
-
-MOST_THREADS: Final = 1024  # of a block
-MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
+__all__ = ["Options", "Size", "cdiv", "sizes_of"]
 
 Size = int | tuple[int, ...]
 

@@ -66,6 +66,7 @@ from weft.passes.spmd.early_exit import exits_early, may_exit_early, prepared, w
 from weft.passes.spmd.grid import blocks_of_grid, grid_to_block, waits_for_grid
 from weft.passes.spmd.grid_stride import count_iterations
 from weft.passes.spmd.lane_axis import CLEARLY, lanes_last
+from weft.passes.spmd.symbolic_threads import threads_to_blocks
 from weft.passes.spmd.thread_block_coarsening import CoarsenedBlocks, Room, coarsened_blocks
 from weft.passes.spmd.threads import Threads
 from weft.passes.spmd.warp_synchrony import relies_on_lockstep
@@ -126,7 +127,7 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1, room: Room | None = None,
     Tally.passes += 1
     whole = waits_for_grid(kernel.body)
     blocks = blocks_of_grid(kernel) if whole else 0
-    kernel = grid_to_block(copy_at_once(kernel))
+    kernel = threads_to_blocks(grid_to_block(copy_at_once(kernel)))
     parts: list[Body] = [kernel.body]
     if all(isinstance(s, For) and s.kind.startswith("block.") for s in kernel.body):
         parts = [(s,) for s in kernel.body]  # one launch after another

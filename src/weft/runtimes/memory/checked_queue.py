@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import CopyError, HandleError, LaunchError
-from weft.runtimes.base import View
+from weft.runtimes.base import View, inside
 from weft.runtimes.memory.device_pool import DeviceBuffer, part
 
 __all__ = ["CheckedQueue"]
@@ -80,4 +80,4 @@ class CheckedQueue:
             raise HandleError("queue", found=f"memory of {found}",
                               expected=f"memory of {self.device}")
         _ = view.buffer.handle  # which raises if it was released
-        return view
+        return inside(view)

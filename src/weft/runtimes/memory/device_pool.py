@@ -18,7 +18,7 @@ from weft.errors import AllocationError, CopyError, DeallocationError, DeviceErr
 from weft.ir.node import HOST
 from weft.locks import mutex
 from weft.runtimes import trace
-from weft.runtimes.base import Event, View, consume, driving
+from weft.runtimes.base import Event, View, consume, driving, inside
 from weft.runtimes.memory.host_memory import as_bytes
 from weft.runtimes.memory.pool import block_size
 
@@ -214,8 +214,10 @@ class DevicePool:
         """
         if self._closed:
             raise HandleError("allocate", found="a pool that was deinitialized")
-        if not isinstance(nbytes, int) or not 0 <= nbytes <= self.limit:
-            raise AllocationError("allocate", found=f"{nbytes:,} bytes",
+        counts = isinstance(nbytes, int)
+        if not counts or not 0 <= nbytes <= self.limit:
+            raise AllocationError("allocate", found=f"{nbytes:,} bytes" if counts else
+                                  f"{nbytes!r} for a number of bytes",
                                   expected=f"0 to {self.limit:,}, the limit of {self.device}")
         size = block_size(nbytes)
         handle = self._reuse(size)
@@ -404,7 +406,7 @@ class DevicePool:
             found = getattr(view.buffer, "device", type(view.buffer).__name__)
             raise HandleError("pool", found=f"memory of {found}",
                               expected=f"a buffer of the pool of {self.device}")
-        return view
+        return inside(view)
 
     def _await_uses(self, buffer: DeviceBuffer) -> None:
         """Wait for all that was begun with a buffer."""

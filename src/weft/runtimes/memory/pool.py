@@ -17,7 +17,7 @@ from weft.config import Debug, debug
 from weft.errors import AllocationError, CopyError, DeallocationError, HandleError
 from weft.imports import through_forks
 from weft.locks import mutex
-from weft.runtimes.base import Event, View, consume
+from weft.runtimes.base import Event, View, consume, inside
 from weft.runtimes.memory import host_memory
 from weft.runtimes.memory.buffer import Buffer, FreeList
 from weft.runtimes.memory.host_memory import as_bytes
@@ -263,10 +263,11 @@ class Pool:
     def _classify(self, nbytes: int) -> FreeList:
         if self._closed:
             raise HandleError("allocate", found="a pool that was deinitialized")
-        if not 0 <= nbytes <= self.limit:
+        counts = hasattr(nbytes, "__index__")
+        if not counts or not 0 <= nbytes <= self.limit:
             raise AllocationError(
                 "allocate",
-                found=f"{nbytes:,} bytes",
+                found=f"{nbytes:,} bytes" if counts else f"{nbytes!r} for a number of bytes",
                 expected=f"0 to {self.limit:,}, the limit of this pool",
             )
         size = block_size(nbytes)
@@ -322,13 +323,13 @@ def own(buffer: Buffer | View) -> View:
     Raises
     ------
     HandleError
-        If it is something else.
+        If it is something else, or begins outside of the buffer.
     """
     view = buffer if isinstance(buffer, View) else View(buffer)
     if not getattr(view.buffer, "in_process", False):
         found = getattr(view.buffer, "device", type(view.buffer).__name__)
         raise HandleError("pool", found=f"memory of {found}", expected="memory of this process")
-    return view
+    return inside(view)
 
 
 def _hold() -> Callable[[], None]:
