@@ -22,8 +22,9 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import storage_only
 from weft.tensors.core import views
+from weft.tensors.core.owners import leaves
 from weft.tensors.core.runtime_scalars import constant, yield_to
-from weft.tensors.core.tensor_value import Scalar, TensorValue, leaves
+from weft.tensors.core.tensor_value import Scalar, TensorValue
 from weft.tensors.core.thread_state import state
 from weft.tensors.core.views import recorded_of
 from weft.tensors.docs.documented import documented

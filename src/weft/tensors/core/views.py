@@ -8,8 +8,8 @@ the base's new value as a pure expression.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, cast
 
 from weft.errors import CaptureError, ShapeError
 from weft.ir import dtype as dt
@@ -19,14 +19,17 @@ from weft.ir.expr import Expr
 from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op
 from weft.ir.record import Record
-from weft.ir.size import replaced, replaced_all
 from weft.tensors.core.layouts import Layout, reshaped
 from weft.tensors.core.source_positions import stamp
 from weft.tensors.core.thread_state import state
 
-__all__ = ["Bits", "Detach", "Diagonal", "Expand", "Own", "Permute", "Picked", "Reshape", "Slice",
-           "Step", "Strided", "Windows", "detached", "fixed", "flat_leaf", "moves",
+__all__ = ["REALIZED", "Bits", "Detach", "Diagonal", "Expand", "Own", "Permute", "Picked",
+           "Reshape", "Slice", "Step", "Strided", "Windows", "detached", "flat_leaf", "moves",
            "own_place", "part_of", "recorded_of"]  # fmt: skip
+
+# What a version rises by where others are not to count as a write: the value was computed, or is
+# overwritten by way of `data`.
+REALIZED: Final = 1 << 32
 
 
 def flat_leaf(node: Node) -> Node:
@@ -40,6 +43,8 @@ def detached(node: Node) -> Node:
     What was computed before is read without what it was computed from: each step of a state that
     is detached between steps would keep the step before it alive, and its arrays.
     """
+    while type(node.attr) is history.History:  # which concerns gradients alone
+        node = node.args[0]
     below = nd.base(node)
     if below.op is Op.BUFFER and below.attr.origin is not None and state.capture is None:
         node = infer.reshape(nd.buffer(below.attr.constant()), node.shape)
@@ -113,14 +118,17 @@ class Detach(_Same):
         Whose gradient is that of the elements.
     capture : weakref to a capture, or None
         In which it was made.
+    counted : bool
+        Whether writes through here count for other views of the same elements; not by ``data``.
     """
 
-    __slots__ = ("_number", "capture", "history", "leaf")
+    __slots__ = ("_number", "capture", "counted", "history", "leaf")
 
-    def __init__(self, capture: object = None) -> None:
+    def __init__(self, capture: object = None, counted: bool = True) -> None:
         self._number = next(nd.serials)
         self.history: Node | None = None
         self.leaf: weakref.ref[Any] | None = None
+        self.counted = counted
         self.capture = None if capture is None else weakref.ref(capture)
 
     @property
@@ -470,16 +478,6 @@ class Strided(Record):
         step = layout.strides[0] if layout.strides else 1
         return Layout(layout.offset + self.offset * step, self.shape,
                       tuple(s * step for s in self.strides))  # fmt: skip
-
-
-def fixed(step: Any, values: Mapping[str, int]) -> Any:
-    """Return a step with numbers for its symbolic sizes."""
-    if not isinstance(step, Record):
-        return step
-    fields = [getattr(step, name) for name in type(step)._fields]
-    known = [replaced_all(f, values) if type(f) is tuple else
-             replaced(f, values) if isinstance(f, Expr) else f for f in fields]
-    return type(step)(*known)
 
 
 def flip(x: Node, axis: int) -> Node:
