@@ -354,6 +354,11 @@ def size(shape: Shape) -> Dim:
     return canonical(total) if isinstance(total, Expr) else total
 
 
+def flat_leaf(node: Node) -> Node:
+    """Return the flat BUFFER below a leaf: reshapes of a leaf read it directly."""
+    return node.args[0] if node.op is Op.RESHAPE and node.args[0].op is Op.BUFFER else node
+
+
 def base(node: Node) -> Node:
     """Return the array that a node shows in its own or another shape: reshapes are taken off."""
     while node.op is Op.RESHAPE or node.attr is OWN:

@@ -57,7 +57,7 @@ def test_each_has_a_record_wherever_the_other_comes_in(build):
         if found is None:
             break
         for name, tensor in zip("ab", found, strict=True):
-            tensor.register_hook(lambda g, name=name: seen.append(name))
+            tensor.register_hook(lambda g, name=name, seen=seen: seen.append(name))
         a, b = found
         assert recorded_of(a._value()) is not recorded_of(b._value()), at
         a.sum().backward()

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from weft.errors import DTypeError, GradientError, ShapeError
 from weft.ir import infer
+from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.tensors.core.arguments import describe
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.owners import hooks_of_leaves, hooks_of_nodes
-from weft.tensors.core.views import flat_leaf, recorded_of
+from weft.tensors.core.views import recorded_of
 
 __all__ = ["Handle", "add", "on_the_way"]
 
@@ -62,7 +63,7 @@ def add(tensor: Any, hook: Callable[[Any], Any]) -> Handle:
     if not tensor.is_leaf:
         return Handle(hooks_of_nodes.setdefault(recorded_of(tensor._value()), {}), called)
     hooks = hooks_of_leaves.setdefault(tensor, {})
-    hooks_of_nodes[flat_leaf(tensor._value())] = hooks
+    hooks_of_nodes[nd.flat_leaf(tensor._value())] = hooks
     return Handle(hooks, called)
 
 

@@ -103,7 +103,7 @@ class TensorCore(TensorValue):
             if capture is None or not capture.keep(self, node):
                 self._node = node
         elif capture is None:
-            leaves.pop(views.flat_leaf(node), None)
+            leaves.pop(nd.flat_leaf(node), None)
         elif not capture.keep(self, infer.detach(node)):
             self._node = infer.detach(node)
         return self

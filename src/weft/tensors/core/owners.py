@@ -29,7 +29,7 @@ showing: Final[WeakTable[Storage, weakref.ref[Any]]] = WeakTable()
 
 def note_leaf(tensor: Any, node: Node) -> Node:
     """Note the value of a leaf that requires a gradient, and return the node it is known by."""
-    node = views.flat_leaf(node)
+    node = nd.flat_leaf(node)
     leaves[node] = weakref.ref(tensor)
     if _any_hooks:
         hooks = hooks_of_leaves.get(tensor)

@@ -20,17 +20,8 @@ from weft.ir import node as nd
 from weft.ir.dtype import DType
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
-from weft.tensors.core import pending, views
+from weft.tensors.core import owners, pending, views
 from weft.tensors.core.devices import on_device_of
-from weft.tensors.core.owners import (
-    adopt,
-    leaves,
-    note_leaf,
-    of_storage,
-    renew,
-    show_memory,
-    showing,
-)
 from weft.tensors.core.replacing import replacing
 from weft.tensors.core.thread_state import state
 from weft.tensors.core.write_lock import changing
@@ -47,7 +38,7 @@ _OWN_REFERENCES: Final = 3  # to a node that nobody else knows: its tensor's, an
 # Unrealized tensors, kept only while memory is shared with NumPy: a write to that memory must let
 # those that still read the old value go first.
 _lazy: Final = Living["TensorValue"]()
-_any_shared: Final = showing.entries
+_any_shared: Final = owners.showing.entries
 _ref: Final = weakref.ref
 
 
@@ -120,16 +111,13 @@ class TensorValue:
             source = self._view(_DETACH)
         base = source if source._base is None else source._base
         version = base._version  # first: what another thread writes meanwhile is to be seen
-        value = source._value()
-        node = step.read(value)
+        node = step.read(source._value())
         path, tracked = (*source._path, step), source._requires_grad and not detaches
         if tracked:
-            own, recorded = views.Own(), views.recorded_of(value)
-            path = (*path, own)
-            if recorded is value:
-                node = own.read(node)
-            else:  # by what all values of the view will be known
-                node = infer.overwritten(node, own.read(step.read(recorded)))
+            own = views.Own()
+            node, path = own.read(node), (*path, own)
+            if state.capture is None:
+                own.keep(node, path)
         elif len(path) > 1 and type(step) is type(path[-2]) is views.Reshape:
             path = (*path[:-2], step)
         out = self._from_node(node, tracked)
@@ -161,23 +149,30 @@ class TensorValue:
         Once the base was written to, that is a part of what was recorded of the base: views of
         which this is a view have no part in it any more.
         """
-        path = self._path
-        if (version - self._version) % views.REALIZED and any(
-                type(step) is views.Own for step in path[:-1]):  # fmt: skip
-            path = (*[s for s in path[:-1] if type(s) is not views.Own], path[-1])
+        path, record = self._path, None
+        own = cast(views.Own, path[-1])
+        keeps = type(own) is views.Own and state.capture is None
+        written = (version - self._version) % views.REALIZED
+        if keeps and not written:
+            record = own.kept(path)
+        if written and any(type(step) is views.Own for step in path[:-1]):
+            path = (*[s for s in path[:-1] if type(s) is not views.Own], own)
             if state.capture is None or state.capture.owns(self):
                 self._path = path
-        if self._requires_grad and not self._is_leaf:
-            at = views.own_place(path)
-            recorded = cast(views.Detach, path[at - 1]).history if at else views.recorded_of(value)
-            if recorded is not None and recorded is not value:
-                return infer.overwritten(views.part_of(value, views.moves(path)),
-                                         views.part_of(recorded, path[at:]))
-        for step in path:
-            value = step.read(value)
-            if type(step) is views.Detach and step.leaf is not None:
-                leaves[value] = step.leaf
-        return value
+        tracked = self._requires_grad and not self._is_leaf
+        if tracked and record is None:
+            record = views.record_of(value, path)
+        if tracked and record is not None:
+            node = infer.overwritten(views.part_of(value, views.moves(path)), record)
+        else:
+            node = value
+            for step in path:
+                node = step.read(node)
+                if type(step) is views.Detach and step.leaf is not None:
+                    owners.leaves[node] = step.leaf
+        if keeps:
+            own.keep(node if record is None else record, path)
+        return node
 
     def _stored(self) -> Node:
         """Return the node of a base's value, outside any capture."""
@@ -211,7 +206,7 @@ class TensorValue:
         if self._buffer is buffer and self._node is None:
             self._node = node
         if self._requires_grad and self._is_leaf:
-            note_leaf(self, node)
+            owners.note_leaf(self, node)
         return node
 
     def _read(self) -> Node:
@@ -312,10 +307,10 @@ class TensorValue:
     def _keep_retained(self, node: Node) -> None:
         """Let `grad` be that of the new value, if it is kept."""
         old = views.recorded_of(self._value())
-        ref = leaves.get(old)
+        ref = owners.leaves.get(old)
         if ref is not None and ref() is self:
-            del leaves[old]
-            leaves[node] = ref
+            del owners.leaves[old]
+            owners.leaves[node] = ref
 
     def _own(self, node: Node) -> Node:
         """Return a node of its own for a leaf's value, so that its gradient is only its own."""
@@ -330,7 +325,7 @@ class TensorValue:
             else:
                 pending.define(storage, node)
             unique = host.leaf(storage, cast("tuple[int, ...]", node.shape))
-        note_leaf(self, unique)
+        owners.note_leaf(self, unique)
         unique.used = True
         return unique
 
@@ -357,7 +352,7 @@ class TensorValue:
         if self._base is None:
             self._version += views.REALIZED
         if self._requires_grad and self._is_leaf:
-            note_leaf(self, node)
+            owners.note_leaf(self, node)
 
     def realize(self) -> Self:
         """Compute the value now, and return this tensor."""
@@ -472,9 +467,9 @@ def flush_readers(storage: Storage, writer: TensorValue, value: TensorValue | No
         readers.append(value)
     realize_all(readers)
     for old in shared.recorded_over(memory):
-        owner = of_storage(old)
+        owner = owners.of_storage(old)
         if owner is not None:
-            renew(owner, old)
+            owners.renew(owner, old)
         old.buffer, old.shared = host.head(old.buffer, old.buffer.nbytes), False
 
 
@@ -493,6 +488,6 @@ def _write_through(tensor: TensorValue) -> None:
     if tensor._requires_grad or memory.origin is not None:
         if made is not None and not tensor._is_leaf:
             origin = made.origin or nd.own(node)
-        adopt(tensor, Storage(memory.dtype, memory.size, memory.buffer, memory.device, origin,
-                              shared=True))  # fmt: skip
-    show_memory(tensor)
+        owners.adopt(tensor, Storage(memory.dtype, memory.size, memory.buffer, memory.device,
+                                     origin, shared=True))
+    owners.show_memory(tensor)
