@@ -80,4 +80,5 @@ def _check(function):
     for order, found in enumerate(slopes(function, [-STEP, 0.0, -0.0, STEP])):
         around = (found[0] + found[3]) / 2
         for value in found[1:3]:
-            assert value == pytest.approx(around, rel=1e-3, abs=1e-4), f"derivative {order + 1}: {found}"
+            near = pytest.approx(around, rel=1e-3, abs=1e-4)
+            assert value == near, f"derivative {order + 1}: {found}"
