@@ -21,8 +21,9 @@ from weft.ir.op import Op
 from weft.ir.size import canonical, replaced_all
 from weft.locks import in_child
 from weft.tensors.api.tensor import Tensor
-from weft.tensors.core import pending, views
+from weft.tensors.core import pending
 from weft.tensors.core.fusion_scope import watch
+from weft.tensors.core.layouts import fixed
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.strides import strided
 from weft.tensors.core.thread_state import state
@@ -170,7 +171,7 @@ class Recorder:
                 tensor.shape = replaced_all(tensor.shape, values)
             if tensor._node is not None:
                 tensor._node = fix_sizes(tensor._node, values, new)
-            tensor._path = tuple([views.fixed(step, values) for step in tensor._path])
+            tensor._path = tuple([fixed(step, values) for step in tensor._path])
 
     def release(self, results: Sequence[TensorCore]) -> None:
         """Make tensors that outlive the capture, and are not its results, say so when used."""

@@ -17,7 +17,8 @@ from weft.tensors.api.autograd import no_grad
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.core import views
 from weft.tensors.core.lazy_tensor import TensorCore
-from weft.tensors.core.tensor_value import flush_readers, realize_all, show_memory
+from weft.tensors.core.owners import show_memory
+from weft.tensors.core.tensor_value import flush_readers, realize_all
 
 __all__ = ["Argument", "Out", "Overlap", "Past", "Place", "argument_of", "base_of", "fill",
            "give", "gradient_of", "node_of", "own_node", "placed"]  # fmt: skip

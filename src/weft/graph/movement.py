@@ -257,3 +257,15 @@ BUILDERS: Final[dict[Operation, Callable[[Node, Node], Node]]] = {
     Op.STRIDED: lambda n, x: strided(x, n.attr, n.shape),
 }
 """``(node, operand) -> the same movement of the operand``, plain."""
+
+
+def flip(x: Node, axis: int) -> Node:
+    """Return `x` reversed along an axis."""
+    last: list[Dim] = [0] * x.ndim
+    size = x.shape[axis]
+    last[axis] = size - 1
+    if not isinstance(size, Expr) and size == 0:
+        return x
+    steps = [1] * x.ndim
+    steps[axis] = -1
+    return infer.slice_(x, last, x.shape, steps)

@@ -273,26 +273,32 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
         key = (*key, serial)
     known = _interned.get(key)
     found = None if known is None else known()
-    if found is not None and found.serial != serial:  # it has become what one tensor recorded
+    # Python changes threads at calls: there is none between a look at a node and what follows.
+    if found is not None and found.serial == serial:
+        found.used = True  # by who made it, who may be another thread that is about to record it
+        return found
+    if found is not None:  # it has become what one tensor recorded
         _interned.pop(key, None)
-        found = None
-    if found is None:
-        made = Node.__new__(Node)
-        made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
-        made.computed, made.holder, made.serial, made.used = 0, None, serial, False
-        device = ""
-        for arg in args:
-            arg.used = True
-            if arg.device is not device and arg.device:
-                if device:
-                    refuse_devices(op, device, arg.device)
-                device = arg.device
-        if op is _BUFFER or op is _COPY or device in storage_only:
-            device = place_of(op, device, attr)
-        made.device = device
-        found = intern(_interned, key, made)
-        if watcher is not None:
-            watcher(found)
+    made = Node.__new__(Node)
+    made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
+    made.computed, made.holder, made.serial, made.used = 0, None, serial, False
+    device = ""
+    for arg in args:
+        arg.used = True
+        if arg.device is not device and arg.device:
+            if device:
+                refuse_devices(op, device, arg.device)
+            device = arg.device
+    if op is _BUFFER or op is _COPY or device in storage_only:
+        device = place_of(op, device, attr)
+    made.device = device
+    found = intern(_interned, key, made)
+    if found is not made:  # another thread made it meanwhile
+        if found.serial != serial:
+            return make(op, dtype, shape, args, attr, serial)
+        found.used = True
+    if watcher is not None:
+        watcher(found)
     return found
 
 
@@ -307,9 +313,10 @@ def own(node: Node) -> Node:
     What one tensor recorded is no other's, although both computed the same: each has a gradient,
     and hooks, of its own. Passes over values make the one node of equal parts of it again.
     """
+    serial = next(serials)
     if node.used or node.serial or not node.args or node.op is _RESHAPE:  # or of a leaf
-        return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, next(serials))
-    node.serial = next(serials)
+        return make(Op.DETACH, node.dtype, node.shape, (node,), OWN, serial)
+    node.serial = serial  # no call before: another thread would have seen a node without one
     return node
 
 
@@ -345,6 +352,11 @@ def size(shape: Shape) -> Dim:
     for dim in shape:
         total = total * dim if isinstance(total, Expr) or not isinstance(dim, Expr) else dim * total
     return canonical(total) if isinstance(total, Expr) else total
+
+
+def flat_leaf(node: Node) -> Node:
+    """Return the flat BUFFER below a leaf: reshapes of a leaf read it directly."""
+    return node.args[0] if node.op is Op.RESHAPE and node.args[0].op is Op.BUFFER else node
 
 
 def base(node: Node) -> Node:

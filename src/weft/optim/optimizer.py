@@ -9,6 +9,7 @@ from weft.errors import DTypeError, GradientError, RangeError, ShapeError
 from weft.ir.dtype import float32, float64
 from weft.ir.node import HOST
 from weft.optim.sections import SECTIONS
+from weft.optim.transaction import all_or_none
 from weft.tensors.api.autograd import enable_grad, no_grad
 from weft.tensors.api.creation import tensor, zeros
 from weft.tensors.api.tensor import Tensor
@@ -16,7 +17,6 @@ from weft.tensors.core.arguments import check_tensor, number
 from weft.tensors.core.pending import take_losses
 from weft.tensors.core.tensor_value import realize_all
 from weft.tensors.core.thread_state import outside_capture, state
-from weft.tensors.core.transaction import all_or_none
 from weft.tensors.core.write_lock import changing
 from weft.tensors.docs.documented import fill_docstrings
 

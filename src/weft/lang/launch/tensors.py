@@ -21,7 +21,8 @@ from weft.lang.launch.signature import told
 from weft.runtimes.base import View
 from weft.tensors.core.layouts import Layout, row_major
 from weft.tensors.core.lazy_tensor import TensorCore
-from weft.tensors.core.tensor_value import flush_readers, realize_all, show_memory
+from weft.tensors.core.owners import show_memory
+from weft.tensors.core.tensor_value import flush_readers, realize_all
 from weft.tensors.core.thread_state import state
 
 __all__ = ["Distant", "Written", "readable", "together"]

@@ -21,8 +21,8 @@ from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.tensors.core.gradient_hooks import on_the_way
 from weft.tensors.core.lazy_tensor import TensorCore
+from weft.tensors.core.owners import leaves
 from weft.tensors.core.pending import note_losses
-from weft.tensors.core.tensor_value import leaves
 from weft.tensors.core.thread_state import state
 from weft.tensors.core.views import part_of, recorded_of
 from weft.tensors.core.write_lock import changing
@@ -230,13 +230,14 @@ def backward(outputs: TensorCore | Sequence[TensorCore], gradients: Any = None,
     roots = [out._value() for out in outputs]
     wanted, met = _reachable(roots)
     hooks = on_the_way(met, wanted)
+    passed = [n for n in hooks if n not in wanted]  # whose hooks see gradients that nobody keeps
     if inputs is not None:
-        wanted = {n: t for t in inputs for n in _wanted_nodes(t, wanted)}
+        wanted, passed = {n: t for t in inputs for n in _wanted_nodes(t, wanted)}, []
     nodes = list(wanted)
-    results = _gradients(roots, seeds, nodes, hooks, create_graph)
+    results = _gradients(roots, seeds, nodes + passed, hooks, create_graph)
     if state.capture is None:
         note_losses(outputs)
-    for node, result in zip(nodes, results, strict=True):
+    for node, result in zip(nodes, results, strict=False):
         tensor = wanted[node]
         if result is not None:
             _accumulate(tensor, infer.reshape(result, tensor.shape), create_graph)

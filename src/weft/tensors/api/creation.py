@@ -22,9 +22,10 @@ from weft.tensors.core.arguments import check_tensor, place_of
 from weft.tensors.core.axis_names import takes_axis
 from weft.tensors.core.devices import AUTO, moved
 from weft.tensors.core.lazy_tensor import TensorCore
+from weft.tensors.core.owners import adopt
 from weft.tensors.core.runtime_scalars import constant
 from weft.tensors.core.strides import steps_to, strided
-from weft.tensors.core.tensor_value import Scalar, adopt
+from weft.tensors.core.tensor_value import Scalar
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.movement import ints
 

@@ -184,7 +184,7 @@ class Tensor(Composed):
     @property
     def data(self) -> Tensor:
         """The same elements without history; assigning replaces the values."""
-        return self.detach()
+        return self._view(views.Detach(counted=False))
 
     @data.setter
     def data(self, value: TensorCore) -> None:

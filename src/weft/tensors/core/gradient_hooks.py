@@ -13,17 +13,16 @@ from typing import Any, Final
 
 from weft.errors import DTypeError, GradientError, ShapeError
 from weft.ir import infer
+from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.tensors.core.arguments import describe
 from weft.tensors.core.lazy_tensor import TensorCore
+from weft.tensors.core.owners import hooks_of_leaves, hooks_of_nodes
 from weft.tensors.core.views import recorded_of
-from weft.weak import WeakTable
 
 __all__ = ["Handle", "add", "on_the_way"]
 
 Hook = Callable[[Node], Any]
-_of_nodes: Final[WeakTable[Node, dict[int, Hook]]] = WeakTable()
-_of_leaves: Final[WeakTable[TensorCore, dict[int, Hook]]] = WeakTable()
 _numbers: Final = itertools.count()
 
 
@@ -61,22 +60,24 @@ def add(tensor: Any, hook: Callable[[Any], Any]) -> Handle:
     def called(gradient: Node) -> Any:
         return hook(made(gradient))
 
-    if tensor.is_leaf:
-        return Handle(_of_leaves.setdefault(tensor, {}), called)
-    return Handle(_of_nodes.setdefault(recorded_of(tensor._value()), {}), called)
+    if not tensor.is_leaf:
+        return Handle(hooks_of_nodes.setdefault(recorded_of(tensor._value()), {}), called)
+    hooks = hooks_of_leaves.setdefault(tensor, {})
+    hooks_of_nodes[nd.flat_leaf(tensor._value())] = hooks
+    return Handle(hooks, called)
 
 
 def on_the_way(order: Iterable[Node], wanted: Mapping[Node, TensorCore]
                ) -> dict[Node, Callable[[Node], Node]]:  # fmt: skip
     """Return what changes the gradients of nodes: the hooks of those that a backward meets."""
     found: dict[Node, Callable[[Node], Node]] = {}
-    if not _of_nodes and not _of_leaves:
+    if not hooks_of_nodes and not hooks_of_leaves:
         return found
     for node in order:
         owner = wanted.get(node)
-        hooks = dict(_of_nodes.get(node, {}))
+        hooks = dict(hooks_of_nodes.get(node, {}))
         if owner is not None and owner._is_leaf:
-            hooks.update(_of_leaves.get(owner, {}))
+            hooks.update(hooks_of_leaves.get(owner, {}))
         if hooks:
             found[node] = functools.partial(_changed, tuple(hooks.values()))
     return found

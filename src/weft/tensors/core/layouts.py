@@ -8,7 +8,7 @@ asks for the numbers of this call, or does without.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from weft.ir.expr import Expr
@@ -16,9 +16,9 @@ from weft.ir.infer import same_dim
 from weft.ir.node import Dim, Shape
 from weft.ir.record import Record
 from weft.ir.runtime_size import RuntimeSize
-from weft.ir.size import exact_quotient, span_of
+from weft.ir.size import exact_quotient, replaced, replaced_all, span_of
 
-__all__ = ["Layout", "Undecided", "equal", "is_one", "is_row_major", "reshaped",
+__all__ = ["Layout", "Undecided", "equal", "fixed", "is_one", "is_row_major", "reshaped",
            "row_major"]  # fmt: skip
 
 
@@ -190,3 +190,13 @@ def is_row_major(layout: Layout) -> bool | None:
         if not is_one and not fits:
             found = None
     return found
+
+
+def fixed(step: Any, values: Mapping[str, int]) -> Any:
+    """Return a layout, or a step of a view, with numbers for its symbolic sizes."""
+    if not isinstance(step, Record):
+        return step
+    fields = [getattr(step, name) for name in type(step)._fields]
+    known = [replaced_all(f, values) if type(f) is tuple else
+             replaced(f, values) if isinstance(f, Expr) else f for f in fields]
+    return type(step)(*known)

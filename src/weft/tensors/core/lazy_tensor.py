@@ -22,8 +22,9 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import storage_only
 from weft.tensors.core import views
+from weft.tensors.core.owners import leaves
 from weft.tensors.core.runtime_scalars import constant, yield_to
-from weft.tensors.core.tensor_value import Scalar, TensorValue, leaves
+from weft.tensors.core.tensor_value import Scalar, TensorValue
 from weft.tensors.core.thread_state import state
 from weft.tensors.core.views import recorded_of
 from weft.tensors.docs.documented import documented
@@ -102,7 +103,7 @@ class TensorCore(TensorValue):
             if capture is None or not capture.keep(self, node):
                 self._node = node
         elif capture is None:
-            leaves.pop(views.flat_leaf(node), None)
+            leaves.pop(nd.flat_leaf(node), None)
         elif not capture.keep(self, infer.detach(node)):
             self._node = infer.detach(node)
         return self

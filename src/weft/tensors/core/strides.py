@@ -11,7 +11,7 @@ from weft.ir.node import Node, Shape
 from weft.ir.runtime_size import RuntimeSize
 from weft.ir.size import replaced_all
 from weft.tensors.core import views
-from weft.tensors.core.layouts import Layout, Undecided, is_row_major, row_major
+from weft.tensors.core.layouts import Layout, Undecided, fixed, is_row_major, row_major
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.thread_state import state
 from weft.tensors.docs.documented import documented
@@ -65,7 +65,7 @@ class Strides(TensorCore):
             return None, size
         values = size.sizes.values
         return _layout_of(replaced_all(base.shape, values),
-                               [views.fixed(step, values) for step in path]), size
+                               [fixed(step, values) for step in path]), size
 
     def _find_order(self) -> tuple[bool, Expr | None]:
         """Return whether the elements lie in row-major order, and a size as `_find_strides`."""
@@ -76,7 +76,7 @@ class Strides(TensorCore):
         if found is None:
             size = layout.symbol if size is None else size
             found = isinstance(size, RuntimeSize) and is_row_major(
-                views.fixed(layout, size.sizes.values))
+                fixed(layout, size.sizes.values))
         return bool(found), size
 
     def _whole_memory(self) -> Self:

@@ -20,15 +20,14 @@ from weft.ir import node as nd
 from weft.ir.dtype import DType
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
-from weft.tensors.core import pending, views
+from weft.tensors.core import owners, pending, views
 from weft.tensors.core.devices import on_device_of
 from weft.tensors.core.replacing import replacing
 from weft.tensors.core.thread_state import state
 from weft.tensors.core.write_lock import changing
-from weft.weak import Living, WeakTable
+from weft.weak import Living
 
-__all__ = ["Scalar", "TensorValue", "adopt", "flush_readers", "leaves",
-           "realize_all", "show_memory"]  # fmt: skip
+__all__ = ["Scalar", "TensorValue", "flush_readers", "realize_all"]
 
 Scalar = bool | int | float
 _new: Final[Callable[[type], Any]] = object.__new__
@@ -36,15 +35,10 @@ _DETACH: Final = views.Detach()
 _WRITES: Final = 16  # to a tensor, at most, before the next realize of another computes it as well
 _OWN_REFERENCES: Final = 3  # to a node that nobody else knows: its tensor's, and two of the look
 
-# Nodes that stand for a tensor whose gradient may be asked for, with that tensor.
-leaves: Final[WeakTable[Node, weakref.ref[TensorValue]]] = WeakTable()
-
 # Unrealized tensors, kept only while memory is shared with NumPy: a write to that memory must let
 # those that still read the old value go first.
 _lazy: Final = Living["TensorValue"]()
-# The storages over that memory, with the tensors that show it.
-_shared: Final[WeakTable[Storage, weakref.ref[TensorValue]]] = WeakTable()
-_any_shared: Final = _shared.entries
+_any_shared: Final = owners.showing.entries
 _ref: Final = weakref.ref
 
 
@@ -110,7 +104,9 @@ class TensorValue:
         detaches = isinstance(step, views.Detach)
         self._follow()
         if detaches:
-            step = views.Detach(state.capture)
+            at = views.own_place(self._path)
+            counted = not at or cast(views.Detach, self._path[at - 1]).counted
+            step = views.Detach(state.capture, counted and cast(views.Detach, step).counted)
         elif self._requires_grad and not state.grad:
             source = self._view(_DETACH)
         base = source if source._base is None else source._base
@@ -118,8 +114,10 @@ class TensorValue:
         node = step.read(source._value())
         path, tracked = (*source._path, step), source._requires_grad and not detaches
         if tracked:
-            record = views.Own()
-            node, path = record.read(node), (*path, record)
+            own = views.Own()
+            node, path = own.read(node), (*path, own)
+            if state.capture is None:
+                own.keep(node, path)
         elif len(path) > 1 and type(step) is type(path[-2]) is views.Reshape:
             path = (*path[:-2], step)
         out = self._from_node(node, tracked)
@@ -138,18 +136,43 @@ class TensorValue:
                     or base._shared is not None):  # its owner may have written to the memory
                 version, value = base._version, base._value()
                 self._follow()
-                known, recorded = value, views.recorded_of(value)
-                for step in self._path:
-                    known = step.read(known)
-                    if type(step) is views.Detach and step.leaf is not None:
-                        leaves[known] = step.leaf
-                if recorded is not value and self._requires_grad and not self._is_leaf:
-                    known = infer.overwritten(known, views.part_of(recorded, self._path))
+                known = self._part_of(value, version)
                 known.used = True
                 if capture is None:  # which keeps what it finds to itself
                     self._buffer, self._node, self._version = None, known, version
             return known
         return (self._node or self._stored()) if capture is None else capture.read(self)
+
+    def _part_of(self, value: Node, version: int) -> Node:
+        """Return what this view shows of a base's value, with what was recorded of it.
+
+        Once the base was written to, that is a part of what was recorded of the base: views of
+        which this is a view have no part in it any more.
+        """
+        path, record = self._path, None
+        own = cast(views.Own, path[-1])
+        keeps = type(own) is views.Own and state.capture is None
+        written = (version - self._version) % views.REALIZED
+        if keeps and not written:
+            record = own.kept(path)
+        if written and any(type(step) is views.Own for step in path[:-1]):
+            path = (*[s for s in path[:-1] if type(s) is not views.Own], own)
+            if state.capture is None or state.capture.owns(self):
+                self._path = path
+        tracked = self._requires_grad and not self._is_leaf
+        if tracked and record is None:
+            record = views.record_of(value, path)
+        if tracked and record is not None:
+            node = infer.overwritten(views.part_of(value, views.moves(path)), record)
+        else:
+            node = value
+            for step in path:
+                node = step.read(node)
+                if type(step) is views.Detach and step.leaf is not None:
+                    owners.leaves[node] = step.leaf
+        if keeps:
+            own.keep(node if record is None else record, path)
+        return node
 
     def _stored(self) -> Node:
         """Return the node of a base's value, outside any capture."""
@@ -183,7 +206,7 @@ class TensorValue:
         if self._buffer is buffer and self._node is None:
             self._node = node
         if self._requires_grad and self._is_leaf:
-            leaves[views.flat_leaf(node)] = weakref.ref(self)
+            owners.note_leaf(self, node)
         return node
 
     def _read(self) -> Node:
@@ -243,11 +266,11 @@ class TensorValue:
                 value = infer.detach(value)
                 if _any_shared:
                     shared.note_recorded(own.history)
-        base._assign(value, recorded and own is None)
+        base._assign(value, recorded and own is None, own is None or own.counted)
         if self is not base:
             self._follow()
 
-    def _assign(self, node: Node, recorded: bool = False) -> None:
+    def _assign(self, node: Node, recorded: bool = False, counted: bool = True) -> None:
         """Give this base another value; what was recorded of it stays, or is now `node`, too."""
         if state.capture is not None:
             state.capture.changing(self)
@@ -273,8 +296,8 @@ class TensorValue:
             return
         self._node, self._buffer, self._history = node, None, None
         node.holder = _ref(self)
-        self._version += 1
-        if self._version % _WRITES == 0:
+        self._version += 1 if counted else views.REALIZED
+        if (self._version + self._version // views.REALIZED) % _WRITES == 0:
             pending.note_state(self)  # views may be all that is read of it, and it would grow
         if _any_shared:
             _lazy.add(self)
@@ -284,10 +307,10 @@ class TensorValue:
     def _keep_retained(self, node: Node) -> None:
         """Let `grad` be that of the new value, if it is kept."""
         old = views.recorded_of(self._value())
-        ref = leaves.get(old)
+        ref = owners.leaves.get(old)
         if ref is not None and ref() is self:
-            del leaves[old]
-            leaves[node] = ref
+            del owners.leaves[old]
+            owners.leaves[node] = ref
 
     def _own(self, node: Node) -> Node:
         """Return a node of its own for a leaf's value, so that its gradient is only its own."""
@@ -302,7 +325,7 @@ class TensorValue:
             else:
                 pending.define(storage, node)
             unique = host.leaf(storage, cast("tuple[int, ...]", node.shape))
-        leaves[views.flat_leaf(unique)] = weakref.ref(self)
+        owners.note_leaf(self, unique)
         unique.used = True
         return unique
 
@@ -327,9 +350,9 @@ class TensorValue:
             return
         self._node, self._buffer = node, buffer
         if self._base is None:
-            self._version += 1
+            self._version += views.REALIZED
         if self._requires_grad and self._is_leaf:
-            leaves[views.flat_leaf(node)] = weakref.ref(self)
+            owners.note_leaf(self, node)
 
     def realize(self) -> Self:
         """Compute the value now, and return this tensor."""
@@ -404,7 +427,7 @@ def _realize_alone(tensor: TensorValue) -> bool:
         tensor._install_leaf(node, host.leaf(storage, tensor.shape))
     elif tensor._node is node:  # and was not written meanwhile
         tensor._node, tensor._buffer = None, buffer  # `_materialize` makes the leaf if it is read
-        tensor._version += 1
+        tensor._version += views.REALIZED
     return True
 
 
@@ -420,12 +443,6 @@ def _unrealized(tensors: Iterable[TensorValue], leafs: list[tuple[TensorValue, S
         else:
             leafs.append((tensor, storage))
     return lazy
-
-
-def adopt(tensor: TensorValue, storage: Storage) -> None:
-    """Note that a tensor's writes must reach memory that somebody else owns."""
-    tensor._shared = storage
-    _shared[storage] = weakref.ref(tensor)
 
 
 def flush_readers(storage: Storage, writer: TensorValue, value: TensorValue | None = None) -> None:
@@ -450,30 +467,10 @@ def flush_readers(storage: Storage, writer: TensorValue, value: TensorValue | No
         readers.append(value)
     realize_all(readers)
     for old in shared.recorded_over(memory):
-        ref = _shared.get(old) or leaves.get(nd.buffer(old))
-        owner = None if ref is None else ref()
+        owner = owners.of_storage(old)
         if owner is not None:
-            _renew(owner, old)
+            owners.renew(owner, old)
         old.buffer, old.shared = host.head(old.buffer, old.buffer.nbytes), False
-
-
-def _renew(owner: TensorValue, old: Storage) -> None:
-    """Let a tensor that shows memory of others by the storage `old` do so by a new one."""
-    shows = owner._node is not None and host.leaf_storage(owner._node) is old
-    if owner._shared is old or (shows and owner._shared is not None):
-        adopt(owner, Storage(old.dtype, old.size, old.buffer, old.device, old.origin,
-                             shared=True))  # fmt: skip
-        if shows:
-            show_memory(owner)
-
-
-def show_memory(tensor: TensorValue) -> None:
-    """Let what lies in memory of others be the value of the tensor that shows it."""
-    storage = cast(Storage, tensor._shared)
-    tensor._node, tensor._buffer = host.leaf(storage, tensor.shape), storage.buffer
-    tensor._version += 1
-    if tensor._requires_grad and tensor._is_leaf:
-        leaves[views.flat_leaf(tensor._node)] = weakref.ref(tensor)
 
 
 def _write_through(tensor: TensorValue) -> None:
@@ -491,6 +488,6 @@ def _write_through(tensor: TensorValue) -> None:
     if tensor._requires_grad or memory.origin is not None:
         if made is not None and not tensor._is_leaf:
             origin = made.origin or nd.own(node)
-        adopt(tensor, Storage(memory.dtype, memory.size, memory.buffer, memory.device, origin,
-                              shared=True))  # fmt: skip
-    show_memory(tensor)
+        owners.adopt(tensor, Storage(memory.dtype, memory.size, memory.buffer, memory.device,
+                                     origin, shared=True))
+    owners.show_memory(tensor)

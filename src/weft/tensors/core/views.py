@@ -8,10 +8,11 @@ the base's new value as a pure expression.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, cast
 
 from weft.errors import CaptureError, ShapeError
+from weft.graph import movement
 from weft.ir import dtype as dt
 from weft.ir import history, infer
 from weft.ir import node as nd
@@ -19,19 +20,18 @@ from weft.ir.expr import Expr
 from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op
 from weft.ir.record import Record
-from weft.ir.size import replaced, replaced_all
 from weft.tensors.core.layouts import Layout, reshaped
 from weft.tensors.core.source_positions import stamp
 from weft.tensors.core.thread_state import state
 
-__all__ = ["Bits", "Detach", "Diagonal", "Expand", "Own", "Permute", "Picked", "Reshape", "Slice",
-           "Step", "Strided", "Windows", "detached", "fixed", "flat_leaf", "moves",
-           "own_place", "part_of", "recorded_of"]  # fmt: skip
+__all__ = ["REALIZED", "Bits", "Detach", "Diagonal", "Expand", "Own", "Permute", "Picked",
+           "Reshape", "Slice", "Step", "Strided", "Windows", "detached", "moves",
+           "own_place", "part_of", "record_of", "recorded_of"]  # fmt: skip
 
-
-def flat_leaf(node: Node) -> Node:
-    """Return the flat BUFFER below a leaf: reshapes of a leaf read it directly."""
-    return node.args[0] if node.op is Op.RESHAPE and node.args[0].op is Op.BUFFER else node
+# What a version rises by where others are not to count as a write: the value was computed, or is
+# overwritten by way of `data`.
+REALIZED: Final = 1 << 32
+_OF_A_BASE: Final = 2  # steps of a tracked view that is none of a view
 
 
 def detached(node: Node) -> Node:
@@ -40,6 +40,8 @@ def detached(node: Node) -> Node:
     What was computed before is read without what it was computed from: each step of a state that
     is detached between steps would keep the step before it alive, and its arrays.
     """
+    while type(node.attr) is history.History:  # which concerns gradients alone
+        node = node.args[0]
     below = nd.base(node)
     if below.op is Op.BUFFER and below.attr.origin is not None and state.capture is None:
         node = infer.reshape(nd.buffer(below.attr.constant()), node.shape)
@@ -113,14 +115,17 @@ class Detach(_Same):
         Whose gradient is that of the elements.
     capture : weakref to a capture, or None
         In which it was made.
+    counted : bool
+        Whether writes through here count for other views of the same elements; not by ``data``.
     """
 
-    __slots__ = ("_number", "capture", "history", "leaf")
+    __slots__ = ("_number", "capture", "counted", "history", "leaf")
 
-    def __init__(self, capture: object = None) -> None:
+    def __init__(self, capture: object = None, counted: bool = True) -> None:
         self._number = next(nd.serials)
         self.history: Node | None = None
         self.leaf: weakref.ref[Any] | None = None
+        self.counted = counted
         self.capture = None if capture is None else weakref.ref(capture)
 
     @property
@@ -156,10 +161,20 @@ class Detach(_Same):
 class Own(_Same):
     """The same elements as one view records them: with a gradient, and hooks, of its own."""
 
-    __slots__ = ("_number",)
+    __slots__ = ("_number", "_record", "_start")
 
     def __init__(self) -> None:
         self._number = next(nd.serials)
+        self._record: Node | None = None
+        self._start: Node | None = None
+
+    def keep(self, record: Node, path: tuple[Step, ...]) -> None:
+        """Note what was recorded of the elements behind a path, until they are written."""
+        self._record, self._start = record, _history_of(path)
+
+    def kept(self, path: tuple[Step, ...]) -> Node | None:
+        """Return what was noted; None if nothing was, or writes were recorded along the path."""
+        return self._record if self._start is _history_of(path) else None
 
     def __eq__(self, other: object) -> bool:
         """Whether the elements are the same, whatever is recorded of them."""
@@ -178,6 +193,18 @@ def part_of(base: Node, path: Iterable[Step]) -> Node:
     for step in path:
         base = step.read(base)
     return base
+
+
+def _history_of(path: tuple[Step, ...]) -> Node | None:
+    at = own_place(path) if len(path) > _OF_A_BASE else 0
+    return cast(Detach, path[at - 1]).history if at else None
+
+
+def record_of(value: Node, path: tuple[Step, ...]) -> Node | None:
+    """Return what was recorded of the elements behind a path, None if it is their value alone."""
+    at = own_place(path)
+    start = cast(Detach, path[at - 1]).history if at else recorded_of(value)
+    return None if start is None or start is value else part_of(start, path[at:])
 
 
 def own_place(path: tuple[Step, ...]) -> int:
@@ -294,7 +321,7 @@ class Slice(Record):
         for axis, (start, step) in enumerate(zip(self.starts, self.steps, strict=True)):
             n = x.shape[axis]
             if step < 0:
-                x = flip(x, axis)
+                x = movement.flip(x, axis)
                 start = start + (n - 1) * step if not isinstance(n, Expr) else n * step + start
                 step = -step
             if step != 1 and not isinstance(n, Expr) and n > 0:
@@ -470,30 +497,3 @@ class Strided(Record):
         step = layout.strides[0] if layout.strides else 1
         return Layout(layout.offset + self.offset * step, self.shape,
                       tuple(s * step for s in self.strides))  # fmt: skip
-
-
-def fixed(step: Any, values: Mapping[str, int]) -> Any:
-    """Return a step with numbers for its symbolic sizes."""
-    if not isinstance(step, Record):
-        return step
-    fields = [getattr(step, name) for name in type(step)._fields]
-    known = [replaced_all(f, values) if type(f) is tuple else
-             replaced(f, values) if isinstance(f, Expr) else f for f in fields]
-    return type(step)(*known)
-
-
-def flip(x: Node, axis: int) -> Node:
-    """Return `x` reversed along an axis."""
-    last: list[Dim] = [0] * x.ndim
-    size = x.shape[axis]
-    last[axis] = size - 1
-    if not isinstance(size, Expr) and size == 0:
-        return x
-    steps = [1] * x.ndim
-    steps[axis] = -1
-    return infer.slice_(x, last, x.shape, steps)
-
-
-def constant(shape: Shape, value: bool | int | float, dtype: dt.DType) -> Node:
-    """Return a constant of a shape."""
-    return infer.expand(nd.const(value, dtype), shape)

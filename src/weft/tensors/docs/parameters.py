@@ -213,7 +213,7 @@ PARAMETERS: Final = {
     "mode": """mode : {'constant', 'reflect', 'replicate', 'circular'}, optional
     What the border holds: a value, or elements of this tensor.""",
     "value:pad": """value : number, optional
-    What the border holds in mode ``constant``.""",
+    What the border holds in mode ``constant``, by default 0; other modes take none.""",
     # indices
     "index:gather": """index : Tensor of integers
     From 0 to ``n - 1``, of as many axes as this tensor.""",

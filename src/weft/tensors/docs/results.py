@@ -105,7 +105,7 @@ RAISES: Final = {
     "repeat": "ShapeError\n    If there are fewer counts than axes, or a count is negative.",
     "repeats": "ShapeError\n    If a count is negative.",
     "pad": "ShapeError\n    If `pad` does not hold pairs, the mode is unknown, or the axis is too "
-           "small for it.",
+           "small for it.\nRangeError\n    If `value` is given in another mode than ``constant``.",
     "range:index": "BoundsError\n    If an index is out of range; "
                    "told when the result is computed.",
     "indextype": "DTypeError\n    If the indices are not integers.",

@@ -238,7 +238,7 @@ class Elementwise(Operators):
             scale = 2 * math.sqrt(2 / math.pi)
             y = x.mul(scale)  # slopes of all powers are summed before they meet that of the product
             twice = y.mul(y.mul(y).mul(0.044715 / scale**2).add(1.0))
-            size = twice.abs()
+            size = twice._sided(twice.abs(), twice, twice.neg())
             small = size.gt(_VANISHED).where(0.0, size.minimum(_VANISHED).neg().sigmoid())
             out = x.mul(twice.gt(0).where(small.neg().add(1.0), small))
         else:
@@ -263,10 +263,23 @@ class Elementwise(Operators):
         soft = above.where(0, scaled).exp().log1p().div(beta)
         return above.where(x, soft).astype(float_kind(self.dtype))
 
+    def _sided(self, value: Self, above: Self | Scalar, below: Self) -> Self:
+        """Return `value`, which is `above` for positive elements and `below` for others.
+
+        At 0 it has the slopes of `below`, of all orders. Where a smooth function is computed from
+        parts that have a kink there, all of its derivatives are right if each part takes one side.
+        """
+        if not (state.grad and self._requires_grad):
+            return value
+        recorded = self.gt(0).where(above, below)
+        return self._wrap(infer.overwritten(value._read(), recorded._read()), self)
+
     def logsigmoid(self) -> Self:
         """Return ``log(sigmoid(x))`` without overflow."""
         x = self._computed()
-        return x.minimum(0).sub(x.abs().neg().exp().log1p()).astype(float_kind(self.dtype))
+        size = x._sided(x.abs(), x, x.neg())
+        low = x._sided(x.minimum(0), 0.0, x)
+        return low.sub(size.neg().exp().log1p()).astype(float_kind(self.dtype))
 
     def softsign(self) -> Self:
         """Return ``x / (1 + |x|)``."""

@@ -215,7 +215,9 @@ class Losses(Normalization):
         """Return the cross entropy of ``sigmoid(self)``, without overflow."""
         self._check_loss("binary_cross_entropy_with_logits", reduction)
         y = self._target(target, "binary_cross_entropy_with_logits")
-        soft = self.neg().maximum(0).add(self.abs().neg().exp().log1p())
+        opposite = self.neg()
+        size = self._sided(self.abs(), self, opposite)
+        soft = self._sided(opposite.maximum(0), 0.0, opposite).add(size.neg().exp().log1p())
         rest = y.neg().add(1).mul(self)
         if pos_weight is None:
             loss = rest.add(soft)

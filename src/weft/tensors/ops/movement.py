@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Self, TypeVar, cast
 
 from weft.errors import AxisError, ShapeError
+from weft.graph import movement
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.expr import Expr
@@ -388,7 +389,7 @@ class Movement(Elementwise):
         """Return the elements of some axes in reverse order."""
         x = self._read()
         for axis in self._axes(ints(dims), "flip"):
-            x = views.flip(x, axis)
+            x = movement.flip(x, axis)
         return self._wrap(x)
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:

@@ -119,7 +119,8 @@ class Repetition(Movement):
         source = marks.index_add(0, ends, one)[:size].cumsum(0)  # how many end before a place
         return cast(Self, cast(Any, self).index_select(axis, source))
 
-    def pad(self, pad: Sequence[int], mode: str = "constant", value: Scalar = 0) -> Self:
+    def pad(self, pad: Sequence[int], mode: str = "constant",
+            value: Scalar | None = None) -> Self:  # fmt: skip
         """Return the tensor with a border: ``(left, right)`` of the last axis, then of the others.
 
         Negative amounts crop. `mode` is ``constant``, ``reflect``, ``replicate`` or ``circular``.
@@ -134,7 +135,11 @@ class Repetition(Movement):
             before[-1 - i], after[-1 - i] = amounts[2 * i], amounts[2 * i + 1]
         if mode not in _PAD_MODES:
             raise ShapeError("pad", found=f"mode {describe(mode)}", expected=", ".join(_PAD_MODES))
+        value = 0 if value is None else value
         if mode != "constant":
+            if value != 0:
+                raise RangeError("pad", found=f"value={describe(value)} with mode {mode!r}",
+                                 expected="no value: the border is taken from the elements")
             out = self
             for axis, (b, a) in enumerate(zip(before, after, strict=True)):
                 out = out._pad_from_inside(axis, b, a, mode)
