@@ -51,6 +51,13 @@ def test_bind_refuses():
         Schedule(nests.bias(4, 8)).bind("i").bind("j")
 
 
+def test_one_iteration_is_one_threads():
+    kernel = nests.carried(3, 1)
+    assert_same(kernel, Schedule(kernel).bind("k").kernel)
+    with pytest.raises(ScheduleError, match="independent"):
+        Schedule(nests.carried(3, 2)).bind("k")
+
+
 def test_rfactor_refuses():
     with pytest.raises(ScheduleError, match="split"):
         Schedule(nests.add_sum(8)).rfactor("k")

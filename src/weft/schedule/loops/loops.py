@@ -323,7 +323,8 @@ def bind(kernel: Kernel, *loops: str) -> Kernel:
     for i in n serial: s  ->  for i in n thread.x: s      (a barrier of the group follows)
 
     Around it are serial and parallel loops alone: an iteration of a parallel one is a group's.
-    Several loops that nest perfectly, given from the outermost inwards, become one.
+    Several loops that nest perfectly, given from the outermost inwards, become one. What has one
+    iteration is one thread's, whatever it does.
 
     Raises ScheduleError if an iteration may depend on another, or on a reduce axis (`rfactor`
     makes one a loop).
