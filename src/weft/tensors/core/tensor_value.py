@@ -98,8 +98,8 @@ class TensorValue:
             node = shared.apart(node, needs)
         return self._from_node(nd.own(node) if needs else node, needs)
 
-    def _view(self, step: views.Step) -> Self:
-        """Return a view of this tensor."""
+    def _view(self, step: views.Step, *more: views.Step) -> Self:
+        """Return a view of this tensor, by one or several steps."""
         source = self
         detaches = isinstance(step, views.Detach)
         self._follow()
@@ -112,12 +112,14 @@ class TensorValue:
         base = source if source._base is None else source._base
         version = base._version  # first: what another thread writes meanwhile is to be seen
         node = step.read(source._value())
-        path, tracked = (*source._path, step), source._requires_grad and not detaches
+        for other in more:
+            node = other.read(node)
+        path, tracked = (*source._path, step, *more), source._requires_grad and not detaches
         if tracked:
             own = views.Own()
             node, path = own.read(node), (*path, own)
             if state.capture is None:
-                own.keep(node, path)
+                own.keep(node, None if source is base else views.history_of(path))
         elif len(path) > 1 and type(step) is type(path[-2]) is views.Reshape:
             path = (*path[:-2], step)
         out = self._from_node(node, tracked)
@@ -171,7 +173,7 @@ class TensorValue:
                 if type(step) is views.Detach and step.leaf is not None:
                     owners.leaves[node] = step.leaf
         if keeps:
-            own.keep(node if record is None else record, path)
+            own.keep(node if record is None else record, views.history_of(path))
         return node
 
     def _stored(self) -> Node:

@@ -25,13 +25,12 @@ from weft.tensors.core.source_positions import stamp
 from weft.tensors.core.thread_state import state
 
 __all__ = ["REALIZED", "Bits", "Detach", "Diagonal", "Expand", "Own", "Permute", "Picked",
-           "Reshape", "Slice", "Step", "Strided", "Windows", "detached", "moves",
+           "Reshape", "Slice", "Step", "Strided", "Windows", "detached", "history_of", "moves",
            "own_place", "part_of", "record_of", "recorded_of"]  # fmt: skip
 
 # What a version rises by where others are not to count as a write: the value was computed, or is
 # overwritten by way of `data`.
 REALIZED: Final = 1 << 32
-_OF_A_BASE: Final = 2  # steps of a tracked view that is none of a view
 
 
 def detached(node: Node) -> Node:
@@ -168,13 +167,13 @@ class Own(_Same):
         self._record: Node | None = None
         self._start: Node | None = None
 
-    def keep(self, record: Node, path: tuple[Step, ...]) -> None:
-        """Note what was recorded of the elements behind a path, until they are written."""
-        self._record, self._start = record, _history_of(path)
+    def keep(self, record: Node, start: Node | None) -> None:
+        """Note what was recorded of the elements, behind a `history_of`, until they are written."""
+        self._record, self._start = record, start
 
     def kept(self, path: tuple[Step, ...]) -> Node | None:
         """Return what was noted; None if nothing was, or writes were recorded along the path."""
-        return self._record if self._start is _history_of(path) else None
+        return self._record if self._start is history_of(path) else None
 
     def __eq__(self, other: object) -> bool:
         """Whether the elements are the same, whatever is recorded of them."""
@@ -195,8 +194,9 @@ def part_of(base: Node, path: Iterable[Step]) -> Node:
     return base
 
 
-def _history_of(path: tuple[Step, ...]) -> Node | None:
-    at = own_place(path) if len(path) > _OF_A_BASE else 0
+def history_of(path: tuple[Step, ...]) -> Node | None:
+    """Return what was recorded by writes through a detached view that a path leads through."""
+    at = own_place(path)
     return cast(Detach, path[at - 1]).history if at else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from weft.tensors.ops.reduction import Reduction
 
 __all__ = ["Advanced", "Indexing", "wrap_index"]
 
+_PLAIN: Final = frozenset({int, slice})  # keys that are often of an axis alone
 T = TypeVar("T", bound=TensorCore)
 
 
@@ -61,6 +62,9 @@ class Indexing(Reduction):
     # x[...]
 
     def __getitem__(self, key: Any) -> Self:
+        part = self._part(key) if type(key) in _PLAIN else None
+        if part is not None:
+            return part
         mask = self._whole_mask(key)
         if mask is not None:
             if state.capture is not None:
@@ -68,9 +72,7 @@ class Indexing(Reduction):
             if self._chosen_at_once(mask):
                 return cast(Self, later.counted.chosen(self, mask))
         steps, advanced = self._parse(key, "getitem")
-        out = self
-        for step in steps:
-            out = out._view(step)
+        out = self._view(*steps) if steps else self
         if advanced and not any(a.places.shape for a in advanced):  # in a capture: one place
             _, _, place, _ = out._front(advanced, "index")
             return out._view(views.Picked(tuple(a.axis for a in advanced), place))
@@ -86,14 +88,30 @@ class Indexing(Reduction):
         if mask is not None:
             return self._put_mask(mask, value)
         steps, advanced = self._parse(key, "setitem")
-        target = self
-        for step in steps:
-            target = target._view(step)
+        target = self._view(*steps) if steps else self
         if advanced:
             target._put_at(advanced, value)
         else:
             target.copy_(value)
         self._follow()
+
+    def _part(self, key: Any) -> Self | None:
+        """Return what an int or a slice picks of the first axis; None if `_parse` is to see it."""
+        n = self.shape[0] if self.shape else 0
+        if type(n) is not int:
+            return None
+        if type(key) is int:
+            if n == 1 or not -n <= key < n:
+                return None
+            return self._slice(0, key % n, 1, 1, views.Reshape(self.shape[1:]))
+        bounds = key.start, key.stop, key.step
+        if key.step == 0 or not all(b is None or type(b) is int for b in bounds):
+            return None
+        start, stop, step = key.indices(n)
+        count = len(range(start, stop, step))
+        if count == n and step == 1:
+            return None
+        return self._slice(0, start if count else 0, count, step)
 
     def _whole_mask(self, key: Any) -> Self | None:
         if not isinstance(key, TensorCore):

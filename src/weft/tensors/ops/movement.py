@@ -266,12 +266,13 @@ class Movement(Elementwise):
 
     # parts
 
-    def _slice(self, axis: int, start: int, size: int, step: int = 1) -> Self:
+    def _slice(self, axis: int, start: int, size: int, step: int = 1,
+               *more: views.Step) -> Self:  # fmt: skip
         starts: list[Dim] = [0] * len(self.shape)
         sizes: list[Dim] = list(self.shape)
         steps = [1] * len(self.shape)
         starts[axis], sizes[axis], steps[axis] = start, size, step
-        return self._view(views.Slice(tuple(starts), tuple(sizes), tuple(steps)))
+        return self._view(views.Slice(tuple(starts), tuple(sizes), tuple(steps)), *more)
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """Return `length` elements of an axis from `start` on, as a view."""
@@ -294,8 +295,8 @@ class Movement(Elementwise):
 
             raise BoundsError("select", found=f"index {index} on axis {axis} of {self.shape}",
                               expected=f"{-n} to {n - 1}")
-        part = self._slice(axis, index + n if index < 0 else index, 1)
-        return part._view(views.Reshape((*self.shape[:axis], *self.shape[axis + 1 :])))
+        return self._slice(axis, index + n if index < 0 else index, 1, 1,
+                           views.Reshape((*self.shape[:axis], *self.shape[axis + 1 :])))
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Return parts of an axis: of one size (the last may be smaller), or of given sizes."""
