@@ -1,5 +1,6 @@
 """Random programs whose values are on several devices, beside NumPy."""
 
+import math
 import random
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import far_devices
 import weft
+from weft.driver import counters
 
 PLACES = ("cpu", "far", "late", "late:1")
 SHAPES = {(6,): (2, 3), (2, 3): (6,)}
@@ -154,3 +156,26 @@ def test_equal_programs_on_two_devices_share_no_state():
         assert total.device == both.device == place
         np.testing.assert_allclose(total.item(), np.exp(3 * x).sum(), rtol=1e-5)
         np.testing.assert_array_equal(both.numpy(), x + x)
+
+
+@pytest.mark.parametrize("how", ["expand", "product", "windows", "computed"])
+def test_views_are_not_handed_over_as_they_look(how, rng):
+    """A later stage repeats elements itself: a product would take memory for each of its terms."""
+    n = 24
+    a, b = (rng.integers(-3, 4, (n, n)).astype(np.float32) for _ in range(2))
+    there = weft.tensor(b)  # which is copied in the graph that reads it
+    x = weft.tensor(a, device="interpreter")
+    x = x * 2 if how == "computed" else (x * 2).realize()
+    with counters.record() as recording:
+        if how in ("product", "computed"):
+            found, expected = x @ there.to("interpreter"), (2 * a) @ b
+        elif how == "expand":
+            found = x.reshape(n, 1, n).expand(n, n, n) + there.to("interpreter")
+            found, expected = found.sum(0), (2 * a[:, None] + b).sum(0)
+        else:
+            found = x.unfold(1, 5, 1).sum(2) + there.to("interpreter")[:, 4:]
+            expected = sum(2 * a[:, k : k + n - 4] for k in range(5)) + b[:, 4:]
+        np.testing.assert_array_equal(found.numpy(), expected)
+    for built in recording.built:
+        for memory in built.nest.params:
+            assert math.prod(int(s.attr) for s in memory.shape) <= n * n, built.nest.name

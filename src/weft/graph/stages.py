@@ -9,7 +9,7 @@ are ordered by how many copies lead to them, so that each comes after those that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from weft.graph.stored_reads import part_of_leaf
 from weft.ir import infer
@@ -18,6 +18,8 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
 __all__ = ["Stage", "Stages", "split_by_device"]
+
+_REPEATING: Final = (Op.EXPAND, Op.WINDOW, Op.STRIDED)  # views of more elements than there are
 
 
 class Stage(NamedTuple):
@@ -90,7 +92,7 @@ def split_by_device(outputs: Sequence[Node], default: str) -> Stages:
             copies.setdefault((level[node], node.device), []).append((node.args[0], arrived[node]))
             wanted(node.args[0])
             continue
-        for operand in node.args:
+        for operand in map(_unexpanded, node.args):
             below = nd.base(operand)
             if (level[operand] < level[node] and operand.device and operand not in handed
                     and below.op is not Op.BUFFER and not _crosses(below)):  # fmt: skip
@@ -114,6 +116,19 @@ def _crosses(node: Node) -> bool:
     """Whether a node copies from one device to another."""
     return (node.op is Op.COPY and bool(node.args[0].device)
             and node.args[0].device != node.device)
+
+
+def _unexpanded(node: Node) -> Node:
+    """Return what a view repeats, the node itself if it repeats nothing.
+
+    Views cost nothing where they are read; handed over they would take memory for each element.
+    """
+    found = below = node
+    while below.op.group == "movement" and below.op is not Op.UNWINDOW:  # which adds
+        if below.op in _REPEATING:
+            found = below.args[0]
+        below = below.args[0]
+    return found
 
 
 def _leaf(node: Node, device: str) -> Node:
