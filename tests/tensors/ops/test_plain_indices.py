@@ -19,7 +19,7 @@ def outcome(array, key):
         return None
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (2,), (5,), (3, 2), (1, 2), (0, 2)])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (5,), (3, 2), (1, 2), (0, 2)])
 @pytest.mark.parametrize("tracked", [False, True])
 def test_parts(shape, tracked):
     array = np.arange(float(np.prod(shape))).reshape(shape)

@@ -97,7 +97,7 @@ class Indexing(Reduction):
 
     def _part(self, key: Any) -> Self | None:
         """Return what an int or a slice picks of the first axis; None if `_parse` is to see it."""
-        n = self.shape[0] if self.shape else 0
+        n = self.shape[0] if self.shape else None
         if type(n) is not int:
             return None
         if type(key) is int:
