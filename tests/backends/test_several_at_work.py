@@ -176,3 +176,9 @@ def test_E30_what_cannot_be_one_value_is_refused():
     with pytest.raises(CaptureError, match="as an argument"):
         weft.jit(lambda x: value.on("interpreter").to("cpu") + x)(weft.zeros(3))
     assert value.on("interpreter").tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("asked", ["float16", weft.float16, 3])
+def test_a_unified_value_is_asked_for_by_devices_alone(asked):
+    with pytest.raises(DeviceError, match="found the device"):
+        weft.unified(weft.zeros(3)).on(asked)

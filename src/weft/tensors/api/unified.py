@@ -90,17 +90,17 @@ class UnifiedTensor:
             self._look()
             source = self._replicas[next(n for n in self._replicas if n in self._valid)].tensor
             if asked == AUTO:
-                asked = source.to(AUTO).device
+                asked = source.to_device(AUTO).device
             held = self._replicas.get(asked)
             if held is None:  # by that name: a device may have several
-                moved = source.to(asked)
+                moved = source.to_device(asked)
                 asked = moved.device
                 held = self._replicas.get(asked)
                 if held is None:
                     held = self._replicas[asked] = _replica(moved)
                     self._valid.add(asked)
             if asked not in self._valid:
-                held.tensor[...] = source.to(asked)
+                held.tensor[...] = source.to_device(asked)
                 held = self._replicas[asked] = _replica(held.tensor)
                 self._valid.add(asked)
             found: Tensor = held.tensor

@@ -22,7 +22,7 @@ from weft.tensors.core.views import recorded_of
 
 __all__ = ["Handle", "add", "on_the_way"]
 
-Hook = Callable[[Node], Any]
+Hook = Callable[[Node], Node]
 _numbers: Final = itertools.count()
 
 
@@ -55,10 +55,17 @@ def add(tensor: Any, hook: Callable[[Any], Any]) -> Handle:
                             expected="one that does")
     if not callable(hook):
         raise DTypeError("register_hook", found=describe(hook), expected="a function")
-    made = tensor._result._from_node
+    made, shape = tensor._result._from_node, tensor.shape
 
-    def called(gradient: Node) -> Any:
-        return hook(made(gradient))
+    def called(gradient: Node) -> Node:
+        """Return a gradient as the hook makes it: nodes of leaves are flat, what it sees is not."""
+        found = hook(made(infer.reshape(gradient, shape)))
+        if found is None:
+            return gradient
+        if not isinstance(found, TensorCore) or found.shape != shape:
+            raise ShapeError("register_hook", found=describe(found),
+                             expected=f"None, or a gradient of shape {shape}")
+        return infer.reshape(infer.cast(found._value(), gradient.dtype), gradient.shape)
 
     if not tensor.is_leaf:
         return Handle(hooks_of_nodes.setdefault(recorded_of(tensor._value()), {}), called)
@@ -86,11 +93,5 @@ def on_the_way(order: Iterable[Node], wanted: Mapping[Node, TensorCore]
 def _changed(hooks: tuple[Hook, ...], node: Node) -> Node:
     """Return a gradient as hooks, called in their order, make it."""
     for hook in hooks:
-        made = hook(node)
-        if made is None:
-            continue
-        if not isinstance(made, TensorCore) or made.shape != node.shape:
-            raise ShapeError("register_hook", found=describe(made),
-                             expected=f"None, or a gradient of shape {node.shape}")
-        node = infer.cast(made._value(), node.dtype)
+        node = hook(node)
     return node

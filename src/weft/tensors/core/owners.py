@@ -19,8 +19,8 @@ __all__ = ["adopt", "hooks_of_leaves", "hooks_of_nodes", "leaves", "note_leaf", 
 leaves: Final[WeakTable[Node, weakref.ref[Any]]] = WeakTable()
 
 # What backward calls with the gradient of a leaf, or of a node: also of a leaf that is gone.
-hooks_of_leaves: Final[WeakTable[Any, dict[int, Callable[[Node], Any]]]] = WeakTable()
-hooks_of_nodes: Final[WeakTable[Node, dict[int, Callable[[Node], Any]]]] = WeakTable()
+hooks_of_leaves: Final[WeakTable[Any, dict[int, Callable[[Node], Node]]]] = WeakTable()
+hooks_of_nodes: Final[WeakTable[Node, dict[int, Callable[[Node], Node]]]] = WeakTable()
 _any_hooks: Final = hooks_of_leaves.entries
 
 # Storages over memory that somebody else owns, with the tensors that show it.
