@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
 
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
@@ -28,6 +29,10 @@ class Key(NamedTuple):
     node: Node
     place: Index
     mask: Expr | None
+
+
+Widest = dict[tuple[Node, Index], list[tuple[frozenset[Expr], Key]]]
+_MANY_MASKED: Final = 64  # values under masks from which on one is sought that serves for others
 
 
 class Scope:
@@ -70,6 +75,8 @@ class Emitter:
         self._names = 0
         self._levels: dict[Expr, int] = {}
         self._simple: dict[Expr, Expr] = {}
+        self._parts: dict[Expr, frozenset[Expr]] = {}
+        self._widest: Widest | None = None
 
     def fresh(self, prefix: str, dtype: DType, level: int | None = None) -> Expr:
         """Return a new name, known from a scope level on."""
@@ -126,13 +133,13 @@ class Emitter:
         """Return the value of `node` at `index`, emitting what must be loaded."""
         root = Key(node, tuple(self.simplify(i) for i in index), mask)
         self.whole = mask is None
-        stack = [root]
+        stack, masked, self._widest = [root], 0, None
         while stack:
             key = stack[-1]
             if self._known(key) is not None:
                 stack.pop()
                 continue
-            needs = self._needs(key)
+            needs = [self._wider(k) for k in self._needs(key)]
             missing = [k for k in needs if self._known(k) is None]
             if missing:
                 stack.extend(missing)
@@ -147,6 +154,9 @@ class Emitter:
                 made = known
             self.scope.values[key] = made
             self.visited.append(key)
+            masked += key.mask is not mask
+            if masked == _MANY_MASKED:
+                self._widest = self._survey(root)
             stack.pop()
         return self._get(root)
 
@@ -158,6 +168,45 @@ class Emitter:
                 return found
             scope = scope.outer
         return None
+
+    def _wider(self, key: Key) -> Key:
+        """Return the key that serves for one: the same value, wanted under fewer conditions."""
+        if self._widest is None or key.mask is None:
+            return key
+        own = self._conditions(key.mask)
+        return next((wide for conditions, wide in self._widest.get(key[:2], ())
+                     if conditions <= own), key)  # fmt: skip
+
+    def _survey(self, root: Key) -> Widest:
+        """Return which values are wanted below one, each under the fewest conditions.
+
+        What assigns to overlapping slices one after another would be computed under each set of
+        their masks: a value that is wanted anywhere without a condition serves wherever one holds.
+        """
+        found: Widest = {}
+        queue, number = [(0, 0, root)], 1  # by how many conditions, and the order of arrival
+        while queue:
+            _, _, key = heappop(queue)
+            own, wide = self._conditions(key.mask), found.setdefault(key[:2], [])
+            if any(conditions <= own for conditions, _ in wide):
+                continue
+            wide.append((own, key))
+            for need in self._needs(key):
+                heappush(queue, (len(self._conditions(need.mask)), number, need))
+                number += 1
+        return found
+
+    def _conditions(self, mask: Expr | None) -> frozenset[Expr]:
+        """Return the conditions that hold together where a mask does."""
+        if mask is None:
+            return frozenset()
+        found = self._parts.get(mask)
+        if found is None:
+            joined = mask.op is Op.AND and mask.dtype.is_bool
+            found = frozenset().union(*map(self._conditions, mask.args)) if joined else (
+                frozenset((mask,)))
+            self._parts[mask] = found
+        return found
 
     def _get(self, key: Key) -> Expr:
         found = self._known(key)
@@ -178,7 +227,9 @@ class Emitter:
         if node.op.group == "movement":
             where = indexing.source(node, index)
             moved = tuple(self.simplify(i) for i in where.place)
-            inner = indexing.both(mask, self._mask(where.mask))
+            own = self._mask(where.mask)
+            stays = self._conditions(own) <= self._conditions(mask)
+            inner = mask if stays else indexing.both(mask, own)
             return [Key(node.args[0], moved, inner)]
         if node.op is Op.GATHER:
             return [Key(node.args[1], index, mask)]
