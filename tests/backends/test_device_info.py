@@ -86,6 +86,7 @@ def test_A4_limits_hold_when_compiling_and_when_launching(device):
         shared[1, 8](out, info.max_local_bytes.value + 1)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("device", COMPUTING)
 def test_A4_dtypes_do_what_they_are_said_to(device, rng):
     @weft.kernel
